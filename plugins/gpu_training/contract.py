@@ -1,0 +1,378 @@
+"""What the trainer and the operator agree on: variables, exit codes, progress line, result document, manifest.
+
+Standard library only, and importing nothing of this package: the same file goes into the training image. Everything
+here is a public contract. Names and values reach images that teams built long ago, so they are never renamed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+SCHEMA_VERSION = 1
+"""Version of the progress line, the result document and the manifest. A reader refuses a higher one."""
+
+RESULT_LIMIT_BYTES = 2048
+"""Largest result document. The kubelet keeps the last 4096 bytes of a termination message, and less per container when
+there are more than three: 12 KiB is shared (https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/)."""
+
+TERMINATION_MESSAGE_PATH = "/dev/termination-log"
+"""Where Kubernetes looks for the result document unless the container names another path."""
+
+PROGRESS_PREFIX = "GPU_TRAINING_PROGRESS "
+"""What a progress line begins with; one JSON object follows on the same line."""
+
+
+class ContractError(ValueError):
+    """A document or line that breaks the contract. The message names the field, the value and what is allowed."""
+
+
+class Variable(StrEnum):
+    """Environment variables that the operator sets in the training container."""
+
+    DATA_VERSION = "DATA_VERSION"
+    """Id of the resolved data version."""
+    DATA_URI = "GPU_TRAINING_DATA_URI"
+    """URI of the data version's manifest, as fsspec opens it."""
+    DATA_DIGEST = "GPU_TRAINING_DATA_DIGEST"
+    """`sha256:<hex>` of the content (:func:`content_digest`); a manifest with another digest is bad data."""
+    CHECKPOINT_URI = "GPU_TRAINING_CHECKPOINT_URI"
+    """Folder of the lineage's checkpoints; each pod writes only under `<this>/<pod uid>/`. Absent: no checkpoints."""
+    FINGERPRINT = "GPU_TRAINING_FINGERPRINT"
+    POD_UID = "GPU_TRAINING_POD_UID"
+    """UID of the pod, by the downward API: the writer's name below the checkpoint URI."""
+    TERMINATION_LOG = "GPU_TRAINING_TERMINATION_LOG"
+    """File that takes the result document; absent: TERMINATION_MESSAGE_PATH."""
+    MLFLOW_TRACKING_URI = "MLFLOW_TRACKING_URI"
+    MLFLOW_RUN_ID = "MLFLOW_RUN_ID"
+
+
+class ExitCode(IntEnum):
+    """Exit codes of a training program. 80 to 89 are free of the shell's, sysexits' and signals' own meanings."""
+
+    TRAINED = 0
+    OTHER = 1
+    BAD_CONFIGURATION = 80
+    BAD_DATA = 81
+    CUDA_OUT_OF_MEMORY = 82
+    NAN_LOSS = 83
+    COMMUNICATION_TIMEOUT = 84
+    INTERRUPTED = 85
+    """SIGTERM arrived and a last checkpoint was taken. Never 0: Kubernetes would call the Job Complete."""
+
+
+class ResultStatus(StrEnum):
+    TRAINED = "trained"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One progress line.
+
+    :param step: steps done so far, counted over the whole training (a resumed attempt goes on counting).
+    :param total: steps of the whole training; 0 when unknown.
+    :param loss: last loss; None when there is none yet.
+    :param throughput: steps per second; None when unknown.
+    :param checkpoint_step: step of the newest complete checkpoint; None when there is none.
+    """
+
+    step: int
+    total: int = 0
+    loss: float | None = None
+    throughput: float | None = None
+    checkpoint_step: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """Share done in [0, 1]; None when the total is unknown."""
+        return min(1.0, self.step / self.total) if self.total > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Seconds to the end at the reported throughput; None when either is unknown."""
+        if self.total <= 0 or not self.throughput:
+            return None
+        return max(0, self.total - self.step) / self.throughput
+
+
+def render_progress(progress: Progress) -> str:
+    """Give the line (without its end) that a trainer prints to standard output. A loss that is not finite is left out."""
+    body: dict[str, object] = {"v": SCHEMA_VERSION, "step": progress.step, "total": progress.total}
+    for name in ("loss", "throughput"):
+        value = getattr(progress, name)
+        if value is not None and math.isfinite(value):
+            body[name] = value
+    if progress.checkpoint_step is not None:
+        body["checkpoint_step"] = progress.checkpoint_step
+    return PROGRESS_PREFIX + json.dumps(body, separators=(",", ":"))
+
+
+def parse_progress(line: str) -> Progress | None:
+    """Give the progress in a log line, or None for any other line, a malformed one included: logs never fail a run."""
+    _, found, tail = line.partition(PROGRESS_PREFIX)
+    if not found or len(tail) > 4096:
+        return None
+    try:
+        body = json.loads(tail)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(body, dict):
+        return None
+    step, total = _count(body.get("step")), _count(body.get("total", 0))
+    if step is None or total is None:
+        return None
+    return Progress(
+        step=step,
+        total=total,
+        loss=_number(body.get("loss")),
+        throughput=_number(body.get("throughput")),
+        checkpoint_step=_count(body.get("checkpoint_step")),
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result document that a trainer leaves in its termination message.
+
+    :param status: trained, or failed (then `error` says why).
+    :param data_version: id of the data version that was read; None when it failed before reading it.
+    :param data_digest: content digest that was read.
+    :param mlflow_run_id: run that holds parameters, metrics and model.
+    :param model_uri: URI of the logged model that registration uses.
+    :param metrics: final metrics, finite numbers only.
+    :param first_step: first step that this attempt did: 1, or one past the checkpoint that it resumed from.
+    :param last_step: last step done.
+    :param device: what computed: `cuda` or `cpu`. Reported, never assumed.
+    :param error: one line for a person, when failed.
+    """
+
+    status: ResultStatus
+    data_version: str | None = None
+    data_digest: str | None = None
+    mlflow_run_id: str | None = None
+    model_uri: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    first_step: int | None = None
+    last_step: int | None = None
+    device: str | None = None
+    error: str | None = None
+
+
+_RESULT_TEXTS = ("data_version", "data_digest", "mlflow_run_id", "model_uri", "device", "error")
+_RESULT_COUNTS = ("first_step", "last_step")
+
+
+def render_result(result: Result) -> str:
+    """Give the JSON text of a result document of at most RESULT_LIMIT_BYTES.
+
+    A long `error` is cut to fit, with an ellipsis at the cut. Raises ContractError when the rest alone is too large or
+    a metric is not finite.
+    """
+    body: dict[str, object] = {"v": SCHEMA_VERSION, "status": result.status.value}
+    for name, metric in result.metrics.items():
+        if not math.isfinite(metric):
+            raise ContractError(f"metrics.{name}={metric!r}: a result's metrics are finite numbers; leave it out")
+    if result.metrics:
+        body["metrics"] = dict(result.metrics)
+    for name in _RESULT_TEXTS + _RESULT_COUNTS:
+        value = getattr(result, name)
+        if value is not None:
+            body[name] = value
+    text = _dump(body)
+    if len(text.encode()) > RESULT_LIMIT_BYTES and result.error:
+        spare = RESULT_LIMIT_BYTES - len(_dump({**body, "error": "…"}).encode())
+        # Cut by encoded JSON length, since one character may take up to twelve bytes there.
+        error = result.error
+        while error and len(json.dumps(error, ensure_ascii=False).encode()) - 2 > max(0, spare):
+            error = error[: -max(1, len(error) // 16)]
+        body["error"] = error + "…"
+        text = _dump(body)
+    if (size := len(text.encode())) > RESULT_LIMIT_BYTES:
+        raise ContractError(f"result document of {size} bytes: at most {RESULT_LIMIT_BYTES} fit; report fewer metrics")
+    return text
+
+
+def _dump(body: object) -> str:
+    return json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+
+
+def parse_result(text: str) -> Result:
+    """Give the result document in a termination message. Unknown fields are ignored, so that trainers may be newer.
+
+    :raises ContractError: absent, too large, not JSON, or a field of the wrong shape.
+    """
+    if not text.strip():
+        raise ContractError("result document is absent: the training program left no termination message")
+    if (size := len(text.encode(errors="surrogatepass"))) > RESULT_LIMIT_BYTES:
+        raise ContractError(f"result document has {size} bytes: at most {RESULT_LIMIT_BYTES} are allowed")
+    body = _object(text, "result document")
+    try:
+        status = ResultStatus(str(body.get("status")))
+    except ValueError:
+        raise ContractError(
+            f"result document: status={body.get('status')!r}: allowed are {', '.join(ResultStatus)}"
+        ) from None
+    return Result(
+        status=status,
+        metrics=_metrics(body.get("metrics", {})),
+        **{name: _text(body, name) for name in _RESULT_TEXTS},  # type: ignore[arg-type]
+        **{name: _whole(body, name) for name in _RESULT_COUNTS},  # type: ignore[arg-type]
+    )
+
+
+def _object(text: str, what: str) -> dict[str, object]:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise ContractError(f"{what} is not JSON: {exc}") from None
+    if not isinstance(body, dict):
+        raise ContractError(f"{what} is a JSON {type(body).__name__}: an object is expected")
+    version = body.get("v")
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA_VERSION:
+        raise ContractError(f"{what}: v={version!r}: this release reads versions 1 to {SCHEMA_VERSION}")
+    return body
+
+
+def _text(body: Mapping[str, object], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ContractError(f"result document: {name}={value!r}: a text is expected")
+    return value
+
+
+def _whole(body: Mapping[str, object], name: str) -> int | None:
+    value = body.get(name)
+    if value is not None and _count(value) is None:
+        raise ContractError(f"result document: {name}={value!r}: a whole number from 0 is expected")
+    return _count(value)
+
+
+def _metrics(value: object) -> dict[str, float]:
+    if not isinstance(value, dict):
+        raise ContractError(f"result document: metrics={value!r}: an object of numbers is expected")
+    metrics = {}
+    for name, metric in value.items():
+        number = _number(metric)
+        if number is None:
+            raise ContractError(f"result document: metrics.{name}={metric!r}: a finite number is expected")
+        metrics[name] = number
+    return metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFile:
+    """One file of a data version.
+
+    :param path: relative to the manifest's folder, with forward slashes.
+    :param size: bytes.
+    :param sha256: 64 hex digits of the content.
+    """
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """The list of a data version's files.
+
+    :param id: name of the version; 1 to 128 of letters, digits, `.`, `_`, `-`, `+`, beginning with a letter or digit.
+    :param created_at: ISO 8601 with an offset.
+    :param files: in the order written; the digest does not depend on it.
+    """
+
+    id: str
+    created_at: str
+    files: tuple[ManifestFile, ...]
+
+    @property
+    def digest(self) -> str:
+        return content_digest(self.files)
+
+
+def content_digest(files: tuple[ManifestFile, ...]) -> str:
+    """Give `sha256:<hex>` over path, size and digest of each file, sorted by path: the same content under two ids or
+    in another order has one digest."""
+    hasher = hashlib.sha256()
+    for entry in sorted(files, key=lambda entry: entry.path):
+        hasher.update(json.dumps([entry.path, entry.size, entry.sha256]).encode() + b"\n")
+    return f"sha256:{hasher.hexdigest()}"
+
+
+def render_manifest(manifest: Manifest) -> str:
+    """Give the manifest's JSON text, its digest included."""
+    body = {
+        "v": SCHEMA_VERSION,
+        "id": manifest.id,
+        "created_at": manifest.created_at,
+        "digest": manifest.digest,
+        "files": [{"path": f.path, "size": f.size, "sha256": f.sha256} for f in manifest.files],
+    }
+    return json.dumps(body, indent=1, ensure_ascii=False) + "\n"
+
+
+def parse_manifest(text: str) -> Manifest:
+    """Give the manifest in a JSON text.
+
+    :raises ContractError: malformed, empty, a path that leaves the manifest's folder, a path named twice, or a stated
+        digest that is not that of the files listed.
+    """
+    body = _object(text, "manifest")
+    entries = body.get("files")
+    if not isinstance(entries, list) or not entries:
+        raise ContractError(f"manifest: files={entries!r}: a list of at least one file is expected")
+    files = tuple(_manifest_file(entry, f"manifest: files[{n}]") for n, entry in enumerate(entries))
+    if len({f.path for f in files}) != len(files):
+        raise ContractError("manifest: files: a path is named twice")
+    manifest = Manifest(
+        id=_manifest_text(body, "id"), created_at=_manifest_text(body, "created_at"), files=files
+    )
+    stated = body.get("digest")
+    if stated != manifest.digest:
+        raise ContractError(f"manifest: digest={stated!r}: the files listed have {manifest.digest}")
+    return manifest
+
+
+def _manifest_text(body: Mapping[str, object], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise ContractError(f"manifest: {name}={value!r}: a text is expected")
+    return value
+
+
+def _manifest_file(entry: object, where: str) -> ManifestFile:
+    if not isinstance(entry, dict):
+        raise ContractError(f"{where}={entry!r}: an object with path, size and sha256 is expected")
+    path, sha256, size = entry.get("path"), entry.get("sha256"), _count(entry.get("size"))
+    if not isinstance(path, str) or not _stays_inside(path):
+        raise ContractError(f"{where}.path={path!r}: a relative path without `..` or a scheme is expected")
+    if size is None:
+        raise ContractError(f"{where}.size={entry.get('size')!r}: bytes as a whole number are expected")
+    if not isinstance(sha256, str) or len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
+        raise ContractError(f"{where}.sha256={sha256!r}: 64 lower-case hex digits are expected")
+    return ManifestFile(path=path, size=size, sha256=sha256)
+
+
+def _stays_inside(path: str) -> bool:
+    parts = path.split("/")
+    return bool(path) and "://" not in path and "\\" not in path and not any(p in ("", ".", "..") for p in parts)

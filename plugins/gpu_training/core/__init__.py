@@ -1,0 +1,1 @@
+"""The pure core: standard library only; time, randomness and environment are arguments (ARCHITECTURE, section 3)."""
