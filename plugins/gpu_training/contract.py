@@ -344,9 +344,7 @@ def parse_manifest(text: str) -> Manifest:
     files = tuple(_manifest_file(entry, f"manifest: files[{n}]") for n, entry in enumerate(entries))
     if len({f.path for f in files}) != len(files):
         raise ContractError("manifest: files: a path is named twice")
-    manifest = Manifest(
-        id=_manifest_text(body, "id"), created_at=_manifest_text(body, "created_at"), files=files
-    )
+    manifest = Manifest(id=_manifest_text(body, "id"), created_at=_manifest_text(body, "created_at"), files=files)
     stated = body.get("digest")
     if stated != manifest.digest:
         raise ContractError(f"manifest: digest={stated!r}: the files listed have {manifest.digest}")
