@@ -13,3 +13,28 @@ install: .venv/.installed ## virtual environments from the pinned lock, uv inclu
 
 lock: ## pin every requirement anew
 	$(PYTHON) include/install.py --lock
+
+check: .venv/.installed ## format, lint, types, the fast tiers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+	$(PYTHON) tests/run_tiers.py core
+
+format: .venv/.installed ## format and sort imports
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test: .venv/.installed ## every tier that this machine can run, a line a tier
+	$(PYTHON) tests/run_tiers.py
+
+test-%: .venv/.installed ## one tier: core, trainer, unit, dags, cluster or stack
+	$(PYTHON) tests/run_tiers.py $*
+
+wheel: ## build/dist/*.whl of the package
+	$(PYTHON) include/install.py --wheel
+
+clean: ## what was built; the binary cache stays
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: help install lock check format test wheel clean

@@ -1,6 +1,6 @@
 """Make the project's virtual environments from the pinned requirements; standard library only.
 
-`python3 include/install.py` installs, `--lock` pins anew. uv is used from PATH, else installed into `.uv` of the checkout.
+`python3 include/install.py` installs, `--lock` pins anew, `--wheel` builds the package. uv is used from PATH, else installed into `.uv` of the checkout.
 """
 
 from __future__ import annotations
@@ -84,15 +84,22 @@ def lock(uv: str) -> None:
         print(target, flush=True)
 
 
+def wheel(uv: str) -> None:
+    subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", "build/dist", "."], check=True, cwd=ROOT)
+    print(*sorted(str(path.relative_to(ROOT)) for path in (ROOT / "build" / "dist").glob("*.whl")), sep="\n", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lock", action="store_true", help="pin every requirement anew instead of installing")
+    action = parser.add_mutually_exclusive_group()
+    for function in (lock, wheel):
+        action.add_argument(f"--{function.__name__}", dest="action", action="store_const", const=function)
     arguments = parser.parse_args()
     if sys.version_info < PYTHON_FLOOR:
         wanted, found = ".".join(map(str, PYTHON_FLOOR)), sys.version.split()[0]
         print(f"Python {wanted} or newer is needed, this is {found}: run make PYTHON=python3.12 install", file=sys.stderr)
         return 2
-    (lock if arguments.lock else install)(find_uv())
+    (arguments.action or install)(find_uv())
     return 0
 
 
