@@ -8,6 +8,7 @@ import os
 import pwd
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.process_spec import STATE_VARIABLE, ProcessSpec, ProcessStatus
@@ -27,19 +28,26 @@ def adopt_orphans() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
+def die_with_the_parent() -> Callable[[], None]:
+    """Give what a new process is to call before it executes its program, so that it is killed when this one dies.
+
+    The kernel means the thread that forks, which therefore has to live as long as the process is wanted: prctl(2).
+    """
+    parent = os.getpid()
+
+    def ask() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return ask
+
+
 class Child:
     """A process started from a spec, and how it ended."""
 
     def __init__(self, spec: ProcessSpec, folder: Path) -> None:
         marks = {STATE_VARIABLE: str(folder), NAME_VARIABLE: spec.name}
-        supervisor = os.getpid()
-
-        def die_with_the_supervisor() -> None:
-            # Runs after the change of user, which would reset it: prctl(2).
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != supervisor:
-                os._exit(1)
-
         spec.log.parent.mkdir(parents=True, exist_ok=True)
         with spec.log.open("ab") as log:
             self._popen = subprocess.Popen(
@@ -53,7 +61,8 @@ class Child:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with_the_supervisor,
+                # Called after the change of user, which resets what it asks for.
+                preexec_fn=die_with_the_parent(),
             )
         self.spec = spec
         self.pid = self._popen.pid

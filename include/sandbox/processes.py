@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.errors import SandboxError
+
 PROC = Path("/proc")
 POLL_S = 0.02
 
 
-class ProcessError(RuntimeError):
+class ProcessError(SandboxError):
     """Processes could not be started, reached or ended."""
 
 
