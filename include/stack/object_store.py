@@ -1,0 +1,70 @@
+"""The S3 server: moto's, in memory. It speaks the protocol that production's buckets speak, and keeps nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from stack.checkout import SERVICES, TRAINER, base_environment, python_of
+from stack.errors import StackError
+from stack.host import Host
+
+NAME = "object-store"
+FLIGHTS, MLFLOW = "flights", "mlflow"
+REGION = "us-east-1"
+_START_DEADLINE_S = 60.0
+_PUBLISH_DEADLINE_S = 180.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStore:
+    """Where the S3 server is, and the key pair that its clients use."""
+
+    port: int
+    access_key: str
+    secret_key: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What an AWS client needs; the same names are the keys of the Kubernetes Secret."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_ENDPOINT_URL": self.url,
+        }
+
+
+def start(host: Host, store: ObjectStore, home: Path) -> None:
+    """Start the server and make the buckets.
+
+    :raises StackError: it does not come up.
+    """
+    argv = [python_of(SERVICES), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(store.port)]
+    host.start(NAME, argv, base_environment(home), grace_s=1)
+    host.wait_until_answers(NAME, f"{store.url}/moto-api/", deadline_s=_START_DEADLINE_S)
+    for bucket in (FLIGHTS, MLFLOW):
+        answer = httpx.put(f"{store.url}/{bucket}", trust_env=False)
+        if not answer.is_success:
+            raise StackError(f"{NAME} refuses the bucket {bucket}: {answer.status_code} {answer.text[:500]}")
+
+
+def publish_flights(host: Host, store: ObjectStore, home: Path, *, weeks: int) -> None:
+    """Publish growing weekly versions of the flights, one a week.
+
+    :raises StackError: the program failed.
+    """
+    target = ["--to", f"s3://{FLIGHTS}/versions", "--weeks", str(weeks)]
+    environment = {
+        **base_environment(home),
+        **store.environment,
+        "AWS_DEFAULT_REGION": REGION,
+        "PYTHONPATH": f"{TRAINER.parent / 'include'}:{TRAINER.parent / 'plugins'}",
+    }
+    argv = [python_of(TRAINER), "-m", "trainer.publish_flights", *target]
+    host.run_to_end("publish-flights", argv, environment, deadline_s=_PUBLISH_DEADLINE_S)

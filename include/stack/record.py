@@ -1,0 +1,102 @@
+"""What a stack is known by: its ports, its secrets. Made at random for each start, kept in the state folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from stack.airflow_settings import USERS, AirflowSecrets
+from stack.mlflow_server import MlflowServer
+from stack.object_store import ObjectStore
+
+FILE_NAME = "stack.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackRecord:
+    """Ports and secrets of one stack.
+
+    :param passwords: of Airflow's users.
+    """
+
+    airflow_port: int
+    database_port: int
+    database_password: str
+    mlflow_port: int
+    store_port: int
+    access_key: str
+    secret_key: str
+    fernet_key: str
+    jwt_secret: str
+    api_secret: str
+    passwords: Mapping[str, str]
+
+    @classmethod
+    def make(cls) -> Self:
+        """Choose free ports and random secrets."""
+        airflow_port, database_port, mlflow_port, store_port = _free_ports(4)
+        return cls(
+            airflow_port=airflow_port,
+            database_port=database_port,
+            database_password=secrets.token_hex(16),
+            mlflow_port=mlflow_port,
+            store_port=store_port,
+            access_key=secrets.token_hex(10),
+            secret_key=secrets.token_hex(20),
+            fernet_key=base64.urlsafe_b64encode(os.urandom(32)).decode(),
+            jwt_secret=secrets.token_hex(64),
+            api_secret=secrets.token_hex(32),
+            passwords={user: secrets.token_urlsafe(12) for user in USERS},
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Read the record of a state folder; None when it holds none."""
+        try:
+            return cls(**json.loads((folder / FILE_NAME).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write(self, folder: Path) -> None:
+        """Keep it where only the owner reads it."""
+        file = folder / FILE_NAME
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(asdict(self), indent=1))
+
+    @property
+    def airflow_url(self) -> str:
+        return f"http://127.0.0.1:{self.airflow_port}"
+
+    @property
+    def mlflow(self) -> MlflowServer:
+        return MlflowServer(port=self.mlflow_port)
+
+    @property
+    def store(self) -> ObjectStore:
+        return ObjectStore(port=self.store_port, access_key=self.access_key, secret_key=self.secret_key)
+
+    @property
+    def airflow_secrets(self) -> AirflowSecrets:
+        return AirflowSecrets(
+            fernet_key=self.fernet_key,
+            jwt_secret=self.jwt_secret,
+            api_secret=self.api_secret,
+            passwords=self.passwords,
+        )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Choose ports that nobody listens on; all are held until the last is chosen, so that they differ."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
