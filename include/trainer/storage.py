@@ -1,0 +1,54 @@
+"""A folder in any store that fsspec knows, such as s3:// or file://, by whole files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fsspec
+from fsspec.utils import get_protocol
+
+from trainer.failures import ConfigurationFailure
+
+_S3_CLIENT = {"connect_timeout": 5, "read_timeout": 30}
+"""Seconds. The default of a minute each would hold a GPU for several minutes when the store is unreachable."""
+
+
+class Folder:
+    """Files below a URI, named by paths relative to it.
+
+    Reading raises FileNotFoundError for what is not there, PermissionError where access is denied, and whatever the
+    store's client raises else. Writing a file replaces it whole.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        protocol = get_protocol(uri)
+        options: dict[str, Any] = {"auto_mkdir": True} if protocol in ("file", "local") else {}
+        if protocol in ("s3", "s3a"):
+            # A cached listing would hide what another attempt wrote meanwhile.
+            options = {"use_listings_cache": False, "config_kwargs": _S3_CLIENT}
+        try:
+            self._files, self._root = fsspec.url_to_fs(self.uri, **options)
+        except (ValueError, ImportError) as error:
+            raise ConfigurationFailure(f"{uri}: no store of this kind can be opened here: {error}") from error
+
+    def read(self, path: str) -> bytes:
+        data: bytes = self._files.cat_file(f"{self._root}/{path}")
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        self._files.pipe_file(f"{self._root}/{path}", data)
+
+    def remove(self, path: str) -> None:
+        self._files.rm_file(f"{self._root}/{path}")
+
+    def exists(self, path: str) -> bool:
+        return bool(self._files.exists(f"{self._root}/{path}"))
+
+    def paths(self) -> list[str]:
+        """Give every file below the folder; none when it does not exist."""
+        try:
+            found = self._files.find(self._root)
+        except FileNotFoundError:
+            return []
+        return sorted(path.removeprefix(self._root).lstrip("/") for path in found)
