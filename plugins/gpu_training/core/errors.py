@@ -32,7 +32,14 @@ class DataVersionError(GpuTrainingError):
 
 
 class ClusterError(GpuTrainingError):
-    """The Kubernetes API did not do what was asked."""
+    """The Kubernetes API did not do what was asked.
+
+    :param status: HTTP status of its answer; None when there was none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ClusterUnavailable(ClusterError):

@@ -30,13 +30,29 @@ class JobReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is trained, as it was when the Job was made: templates may render to something else when the task resumes.
+
+    :param generation: counter in the lineage, from 1.
+    """
+
+    model: str
+    fingerprint: str
+    generation: int
+    data_version: str
+    data_digest: str
+    mlflow_run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingEvent:
-    """What the trigger hands to the operator: which Job, and how it ended.
+    """What the trigger hands to the operator: which Job, what it trained, and how it ended.
 
     :param image: digest reference that the node reported for the training container; "" when it was not seen.
     """
 
     job: JobReference
+    work: Work
     outcome: Outcome
     image: str = ""
 
@@ -47,6 +63,7 @@ def to_payload(event: TrainingEvent) -> dict[str, Any]:
     return {
         "v": EVENT_VERSION,
         "job": asdict(event.job),
+        "work": asdict(event.work),
         "image": event.image,
         "kind": outcome.kind.value,
         "attempts": [{**asdict(attempt), "verdict": _verdict_payload(attempt.verdict)} for attempt in outcome.attempts],
@@ -73,6 +90,7 @@ def from_payload(payload: Mapping[str, Any]) -> TrainingEvent:
         result = payload["result"]
         return TrainingEvent(
             job=JobReference(**payload["job"]),
+            work=Work(**payload["work"]),
             image=payload["image"],
             outcome=Outcome(
                 kind=OutcomeKind(payload["kind"]),
