@@ -121,3 +121,12 @@ def kill_all(find: Callable[[], Iterable[Process]], *, deadline_s: float) -> lis
         ended.update(process.pid for process in found)
         time.sleep(POLL_S)
     return sorted(ended)
+
+
+def memory_bytes(pid: int) -> int:
+    """Give a process's own share of memory, shared pages divided among their users; 0 when that can not be read."""
+    try:
+        lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)

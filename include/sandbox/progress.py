@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -15,8 +16,8 @@ QUIET_S = 15.0
 class Display:
     """Shows `subject: state` texts, which may come as often as every second; what precedes the colon is the subject.
 
-    On a terminal the texts of a subject replace one another. Elsewhere the first is printed, then one each
-    :data:`QUIET_S` seconds, so that a log stays readable.
+    On a terminal the texts of a subject replace one another. Elsewhere texts that differ in their numbers only are
+    printed once each :data:`QUIET_S` seconds, so that a log stays readable.
 
     :param clock: gives seconds, only their differences matter.
     """
@@ -25,20 +26,20 @@ class Display:
         self._stream = sys.stderr if stream is None else stream
         self._clock = clock
         self._subject: str | None = None
+        self._shape: str | None = None
         self._printed = 0.0
 
     def __call__(self, text: str) -> None:
         """Show a text."""
-        subject = text.partition(":")[0]
-        changed = subject != self._subject
+        subject, shape = text.partition(":")[0], re.sub(r"\d+", "#", text)
         if self._stream.isatty():
             width = shutil.get_terminal_size().columns
-            opening = "\n" if changed and self._subject is not None else ""
+            opening = "" if self._subject in (None, subject) else "\n"
             self._stream.write(f"{opening}\r\x1b[K{text[: width - 1]}")
-        elif changed or self._clock() - self._printed >= QUIET_S:
+        elif shape != self._shape or self._clock() - self._printed >= QUIET_S:
             self._stream.write(f"{text}\n")
             self._printed = self._clock()
-        self._subject = subject
+        self._subject, self._shape = subject, shape
         self._stream.flush()
 
     def close(self) -> None:

@@ -1,0 +1,58 @@
+"""`python -m sandbox up|down|status`: the sandbox by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
+from sandbox.errors import SandboxError
+
+
+def main() -> int:
+    """Obey the command line; 0 done, 1 not, with one message."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--state", type=Path, default=DEFAULT_FOLDER, metavar="DIR", help="state folder (%(default)s)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    up = commands.add_parser("up", parents=[common], help="start it, or say where it runs")
+    up.add_argument("--nodes", type=int, default=1, metavar="N", help="GPU nodes, gpu-1 to gpu-N (%(default)s)")
+    up.add_argument("--gpus", type=int, default=1, metavar="N", help="GPUs that each of them counts (%(default)s)")
+    commands.add_parser("down", parents=[common], help="end it and remove all of it")
+    status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
+    status.add_argument("--json", action="store_true", help="as one JSON object")
+    arguments = parser.parse_args()
+    try:
+        return int({"up": _up, "down": _down, "status": _status}[arguments.command](arguments))
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    nodes = [NodeRequest(name=f"gpu-{number}", gpus=arguments.gpus) for number in range(1, arguments.nodes + 1)]
+    sandbox = Sandbox.up(arguments.state, nodes=nodes)
+    print(sandbox.status().describe())
+    print(f"export KUBECONFIG={sandbox.kubeconfig}")
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    clean(arguments.state)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    sandbox = Sandbox.attach(arguments.state)
+    if sandbox is None:
+        print("{}" if arguments.json else f"no sandbox runs in {arguments.state}: python -m sandbox up starts one")
+        return 1
+    status = sandbox.status()
+    print(json.dumps(status.to_document()) if arguments.json else status.describe())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

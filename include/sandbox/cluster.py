@@ -1,0 +1,231 @@
+"""A cluster on this machine: up, down, and what it is meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from sandbox import manifests
+from sandbox.api import Api
+from sandbox.binaries import CONTROL_PLANE, find_binaries
+from sandbox.control_plane import HOST, Credentials, certificate_user, kubeconfig, write_secret_json
+from sandbox.errors import SandboxError
+from sandbox.locks import one_at_a_time
+from sandbox.nodes import KINDS, NodeRequest, Site
+from sandbox.progress import Display
+from sandbox.startup import start_control_plane, wait_until
+from sandbox.state import (
+    KUBECONFIG_NAME,
+    OPERATOR_KUBECONFIG_NAME,
+    ClusterRecord,
+    check_folder,
+    remove_entries,
+)
+from sandbox.status import SandboxStatus, is_node_ready, read_status
+from sandbox.supervisor import Supervisor, clean_stale
+
+__all__ = ["DEFAULT_FOLDER", "NodeRequest", "Sandbox", "SandboxStatus", "clean"]
+
+DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / ".state" / "sandbox"
+SETTLE_DEADLINE_S = 60.0
+NODE_DEADLINE_S = 60.0
+
+
+class Sandbox:
+    """A running cluster. Each has a folder and ports of its own; any number run at once.
+
+    A cluster begins empty: what an earlier one in the same folder held is gone.
+
+    :ivar kubeconfig: whoever has it may do everything.
+    :ivar operator_kubeconfig: the service account `airflow` of namespace `gpu-training`, with the Role of
+        `include/manifests` and no more.
+    """
+
+    def __init__(self, folder: Path, supervisor: Supervisor, record: ClusterRecord) -> None:
+        self.folder = folder
+        self.kubeconfig = folder / KUBECONFIG_NAME
+        self.operator_kubeconfig = folder / OPERATOR_KUBECONFIG_NAME
+        self.api_url = record.api_url
+        self.supervisor = supervisor
+        self._record = record
+        credentials = Credentials(folder / "certificates")
+        self.api = Api(record.api_url, credentials.cluster.certificate, credentials.pair("admin"))
+        self._site = Site(folder=folder, api_url=record.api_url, credentials=credentials)
+
+    @classmethod
+    def up(
+        cls,
+        folder: Path = DEFAULT_FOLDER,
+        *,
+        nodes: Sequence[NodeRequest] = (NodeRequest(),),
+        owner_pid: int | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> Sandbox:
+        """Give the folder's cluster, started if none runs, with at least these nodes, which are Ready.
+
+        Up means: the API server serves, the controllers are at work, `include/manifests` are applied. What a killed
+        sandbox left in the folder is ended first. On failure nothing is left running, and the logs stay in the folder.
+
+        :param owner_pid: a cluster started here ends when this process does, in whatever way; None: it runs until
+            `down`.
+        :param progress: told `subject: state` texts; None: they are shown on standard error.
+        :raises SandboxError: it can not be had; the message says why, with the end of the log of what failed.
+        """
+        with closing(Display()) as display:
+            return cls._up(folder.resolve(), nodes, owner_pid, progress or display)
+
+    @classmethod
+    def _up(
+        cls, folder: Path, nodes: Sequence[NodeRequest], owner_pid: int | None, progress: Callable[[str], None]
+    ) -> Sandbox:
+        check_folder(folder)
+        binaries = find_binaries(progress)
+        started = time.monotonic()
+        with one_at_a_time(folder / "up", progress):
+            running = cls.attach(folder)
+            if running is not None and running.api.is_ready():
+                for node in nodes:
+                    running.add_node(node)
+                return running
+            fresh = cls._start(folder, binaries, owner_pid, nodes, progress)
+        progress(f"sandbox: up in {time.monotonic() - started:.1f} s")
+        return fresh
+
+    @classmethod
+    def _start(
+        cls,
+        folder: Path,
+        binaries: Mapping[str, Path],
+        owner_pid: int | None,
+        nodes: Sequence[NodeRequest],
+        progress: Callable[[str], None],
+    ) -> Sandbox:
+        if ended := _end(folder):
+            progress(f"sandbox: ended {len(ended)} processes that a killed one left behind")
+        credentials = Credentials(folder / "certificates")
+        credentials.create()
+        supervisor = Supervisor.start(folder, owner_pid=owner_pid)
+        try:
+            progress("sandbox: starting the control plane")
+            ports = start_control_plane(folder, binaries, supervisor, credentials)
+            record = ClusterRecord(
+                api_url=f"https://{HOST}:{ports.api}",
+                ports={"api": ports.api, "etcd": ports.etcd},
+                versions={source.name: source.version for source in CONTROL_PLANE},
+                started=time.time(),
+            )
+            sandbox = cls(folder, supervisor, record)
+            sandbox._settle(nodes, progress)
+            record.write(folder)
+        except BaseException:
+            supervisor.shutdown()
+            raise
+        return sandbox
+
+    @classmethod
+    def attach(cls, folder: Path = DEFAULT_FOLDER) -> Sandbox | None:
+        """Give the folder's cluster; None when none is up."""
+        folder = folder.resolve()
+        record = ClusterRecord.read(folder)
+        supervisor = Supervisor.attach(folder) if record else None
+        return cls(folder, supervisor, record) if supervisor and record else None
+
+    def add_node(self, node: NodeRequest) -> None:
+        """Add a node and wait until it is Ready; one of that name that runs is left as it is.
+
+        :raises SandboxError: it ended or did not become Ready in time.
+        """
+        self._launch(node)
+        self._await_nodes([node.name])
+
+    def remove_node(self, name: str) -> None:
+        """End a node's processes, its pods with them, and delete it from the cluster.
+
+        :raises SandboxError: there is no such node.
+        """
+        first = self._site.process_name(name)
+        mine = [each for each in self.supervisor.status() if each == first or each.startswith(f"{first}.")]
+        if not mine:
+            raise SandboxError(f"no node is named {name!r}: `python -m sandbox status` lists those that are")
+        for process in reversed(mine):
+            self.supervisor.stop(process)
+        for pod in self.api.request("GET", "/api/v1/pods", query={"fieldSelector": f"spec.nodeName={name}"})["items"]:
+            # Nobody is left who could confirm their end, so they are not waited for.
+            options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
+            path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+            self.api.request("DELETE", path, options)
+        if self.api.exists(f"/api/v1/nodes/{name}"):
+            self.api.request("DELETE", f"/api/v1/nodes/{name}")
+
+    def status(self) -> SandboxStatus:
+        """Look at processes, nodes and pods."""
+        return read_status(self.folder, self._record, self.supervisor, self.api)
+
+    def down(self) -> None:
+        """End every process and remove everything from the folder; returns when all is gone."""
+        clean(self.folder)
+
+    def _settle(self, nodes: Sequence[NodeRequest], progress: Callable[[str], None]) -> None:
+        for node in nodes:
+            self._launch(node)
+        manifests.apply(self.api)
+        self._write_kubeconfigs()
+        progress("sandbox: waiting for controllers and nodes")
+        self._wait(lambda: manifests.is_settled(self.api), SETTLE_DEADLINE_S, "the default service accounts")
+        self._await_nodes(node.name for node in nodes)
+
+    def _write_kubeconfigs(self) -> None:
+        authority = self._site.credentials.cluster.certificate
+        admin = certificate_user(self._site.credentials.pair("admin"))
+        operator = {"token": manifests.operator_token(self.api)}
+        for path, user, namespace in (
+            (self.kubeconfig, admin, "default"),
+            (self.operator_kubeconfig, operator, manifests.NAMESPACE),
+        ):
+            write_secret_json(path, kubeconfig(self.api_url, authority, user, namespace=namespace))
+
+    def _launch(self, node: NodeRequest) -> None:
+        status = self.supervisor.status().get(self._site.process_name(node.name))
+        if status is not None and status.alive:
+            return
+        for spec in KINDS[node.kind].processes(node, self._site):
+            self.supervisor.run(spec)
+
+    def _await_nodes(self, names: Iterable[str]) -> None:
+        for name in names:
+            log = self.folder / "logs" / f"{self._site.process_name(name)}.log"
+            what = f"node {name} to be Ready, whose log is {log}"
+            self._wait(partial(self._is_node_ready, name), NODE_DEADLINE_S, what)
+
+    def _is_node_ready(self, name: str) -> bool:
+        path = f"/api/v1/nodes/{name}"
+        return self.api.exists(path) and is_node_ready(self.api.request("GET", path))
+
+    def _wait(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
+        wait_until(condition, self.folder, self.supervisor, deadline_s=deadline_s, what=what)
+
+
+def clean(folder: Path) -> None:
+    """End what runs of a folder's cluster, be it up, half up or killed, and remove all of it from the folder.
+
+    :raises SandboxError: the folder holds something else, or a process can not be ended.
+    """
+    folder = folder.resolve()
+    check_folder(folder)
+    if not folder.exists():
+        return
+    with closing(Display()) as display, one_at_a_time(folder / "up", display) as lock:
+        _end(folder)
+        lock.unlink()
+    folder.rmdir()
+
+
+def _end(folder: Path) -> list[int]:
+    if supervisor := Supervisor.attach(folder):
+        supervisor.shutdown()
+    ended = clean_stale(folder)
+    remove_entries(folder)
+    return ended
