@@ -1,0 +1,1 @@
+"""Where data versions come from, one module a kind of source."""
