@@ -25,6 +25,9 @@ format: .venv/.installed ## format and sort imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+demo: .venv/.installed ## everything on this machine, one training; stays up until Ctrl-C. ONCE=1 ends it; MODEL=, STATE=
+	@$(BIN)/python -m stack.demo $(if $(ONCE),--once) $(if $(MODEL),--model $(MODEL)) $(if $(STATE),--state $(STATE))
+
 test: .venv/.installed ## every tier that this machine can run, a line a tier
 	$(PYTHON) tests/run_tiers.py
 
@@ -37,4 +40,4 @@ wheel: ## build/dist/*.whl of the package
 clean: ## what was built; the binary cache stays
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install lock check format test wheel clean
+.PHONY: help install lock check format demo test wheel clean

@@ -14,7 +14,7 @@ from gpu_training.airflow_client import AirflowClient, AirflowError
 
 from stack.airflow_settings import passwords_file
 from stack.checkout import airflow_python, cache_folder
-from stack.database import Database, save_template
+from stack.database import PROCESS, Database, save_template
 from stack.host import Host
 
 API_SERVER, DAG_PROCESSOR = "api-server", "dag-processor"
@@ -46,7 +46,7 @@ def migrate(host: Host, environment: Mapping[str, str]) -> None:
 
 def keep_template(host: Host, database: Database, log: Path) -> None:
     """Keep the tables of a database that runs for the next time; it is stopped meanwhile."""
-    host.supervisor.stop("postgresql")
+    host.supervisor.stop(PROCESS)
     save_template(database, template_folder(database.binaries.version))
     host.supervisor.run(database.spec(log))
 

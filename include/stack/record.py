@@ -13,7 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from sandbox.processes import is_alive, read_process
+
 from stack.airflow_settings import USERS, AirflowSecrets
+from stack.database import location
 from stack.mlflow_server import MlflowServer
 from stack.object_store import ObjectStore
 
@@ -24,8 +27,11 @@ FILE_NAME = "stack.json"
 class StackRecord:
     """Ports and secrets of one stack.
 
+    :param owner: pid and start time of the process with which the stack ends; None: it runs until it is taken down.
     :param passwords: of Airflow's users.
     """
+
+    owner: tuple[int, int] | None
 
     airflow_port: int
     database_port: int
@@ -40,10 +46,12 @@ class StackRecord:
     passwords: Mapping[str, str]
 
     @classmethod
-    def make(cls) -> Self:
+    def make(cls, *, owner_pid: int | None) -> Self:
         """Choose free ports and random secrets."""
+        owner = read_process(owner_pid) if owner_pid is not None else None
         airflow_port, database_port, mlflow_port, store_port = _free_ports(4)
         return cls(
+            owner=(owner.pid, owner.start) if owner else None,
             airflow_port=airflow_port,
             database_port=database_port,
             database_password=secrets.token_hex(16),
@@ -72,8 +80,17 @@ class StackRecord:
         file.write_text(json.dumps(asdict(self), indent=1))
 
     @property
+    def has_owner(self) -> bool:
+        """Tell whether whoever started the stack still runs, or it was to run without."""
+        return self.owner is None or is_alive(*self.owner)
+
+    @property
     def airflow_url(self) -> str:
         return f"http://127.0.0.1:{self.airflow_port}"
+
+    @property
+    def database_url(self) -> str:
+        return f"postgresql+psycopg2://{location(self.database_port, self.database_password)}"
 
     @property
     def mlflow(self) -> MlflowServer:

@@ -246,12 +246,20 @@ def _detail(response: httpx.Response) -> str:
         detail = response.text
     if isinstance(detail, list):
         detail = "; ".join(f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}" for each in detail)
-    return " ".join(str(detail).split())[:2000]
+    # A refused param comes with the whole schema after the sentence that says what is wrong.
+    return " ".join(str(detail).split()).partition(" Failed validating ")[0][:2000]
 
 
 def _texts(content: list[Any]) -> list[str]:
     """Give the events of a log without the group that names its sources, which changes from one read to the next."""
-    texts = [str(line.get("event", "")) if isinstance(line, dict) else str(line) for line in content]
+    texts = [text for line in content for text in _lines_of(line)]
     if texts and texts[0].startswith(_HEADER_GROUP[0]) and _HEADER_GROUP[1] in texts:
         return texts[texts.index(_HEADER_GROUP[1]) + 1 :]
     return texts
+
+
+def _lines_of(entry: Any) -> list[str]:
+    if not isinstance(entry, dict):
+        return [str(entry)]
+    errors = [f"{error.get('exc_type')}: {error.get('exc_value')}" for error in entry.get("error_detail") or ()]
+    return [str(entry.get("event", "")), *errors]

@@ -1,0 +1,131 @@
+"""A whole stack: up, attached to, down. The demo and the tests use it alike."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+from pathlib import Path
+
+from gpu_training.airflow_client import AirflowClient
+from sandbox.supervisor import Supervisor, SupervisorError, clean_stale
+
+from stack import airflow_services, database
+from stack.airflow_settings import passwords_file
+from stack.assembly import Assembly, airflow_environment, airflow_home, sandbox_folder
+from stack.errors import StackError
+from stack.host import Host
+from stack.record import FILE_NAME, StackRecord
+from stack.steps import Steps
+
+ADMIN = "admin"
+
+
+class Stack:
+    """A running stack: sandbox, PostgreSQL, S3, MLflow and Airflow, in one state folder.
+
+    Any number run at once, each in a folder of its own. Each process goes by a name (`host.supervisor`), such as
+    `scheduler-1`, and can be stopped, signalled and restarted by it.
+
+    :ivar record: its ports and secrets.
+    """
+
+    def __init__(self, folder: Path, record: StackRecord, host: Host) -> None:
+        self.folder = folder
+        self.record = record
+        self.host = host
+
+    @classmethod
+    def up(cls, folder: Path, steps: Steps, *, owner_pid: int | None) -> Stack:
+        """Start a stack in a folder; what an earlier one left there is ended and removed.
+
+        :param owner_pid: everything ends when this process does, in whatever way; None: it runs until `down`.
+        :raises StackError: one runs there already, the folder holds other things, or a part did not come up.
+        :raises sandbox.errors.SandboxError: the cluster did not come up.
+        """
+        folder = folder.resolve()
+        _clear(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        record = StackRecord.make(owner_pid=owner_pid)
+        record.write(folder)
+        stack = cls(folder, record, Host(Supervisor.start(folder, owner_pid=owner_pid), folder))
+        try:
+            Assembly(stack.host, record, steps, owner_pid=owner_pid).run(give_up=stack.down)
+        except BaseException:
+            stack.down()
+            raise
+        return stack
+
+    @classmethod
+    def attach(cls, folder: Path) -> Stack | None:
+        """Give the stack that runs in a folder; None when none does."""
+        folder = folder.resolve()
+        record, supervisor = StackRecord.read(folder), Supervisor.attach(folder)
+        return cls(folder, record, Host(supervisor, folder)) if record and supervisor else None
+
+    @property
+    def airflow_url(self) -> str:
+        return self.record.airflow_url
+
+    @property
+    def mlflow_url(self) -> str:
+        return self.record.mlflow.url
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of the sandbox's administrator."""
+        return sandbox_folder(self.folder) / "kubeconfig"
+
+    @property
+    def passwords_file(self) -> Path:
+        """JSON of Airflow's users and their passwords."""
+        return passwords_file(airflow_home(self.folder))
+
+    def client(self, user: str = ADMIN) -> AirflowClient:
+        """Give a client of Airflow that logs in as one of its users."""
+        return AirflowClient(self.airflow_url, username=user, password=self.record.passwords[user])
+
+    def start_service(self, name: str) -> None:
+        """Start one more of Airflow's services, such as `scheduler-2`."""
+        airflow_services.start(self.host, name, airflow_environment(self.folder, self.record))
+
+    def down(self) -> None:
+        """End everything; returns when all processes are gone. The logs and MLflow's records stay in the folder."""
+        self.host.abandoned.set()
+        for folder in (self.folder, sandbox_folder(self.folder)):
+            if supervisor := Supervisor.attach(folder):
+                _end_together(supervisor)
+        database.remove(self.folder)
+
+
+def _end_together(supervisor: Supervisor) -> None:
+    """End all processes at once. One after the other, which is what a shutdown does, each may take its whole grace."""
+    with contextlib.suppress(SupervisorError):
+        for name, status in supervisor.status().items():
+            # PostgreSQL waits for its clients, so it is left to the shutdown, which comes to it last.
+            if status.alive and name != database.PROCESS:
+                supervisor.signal(name, signal.SIGTERM)
+        supervisor.shutdown()
+
+
+def _clear(folder: Path) -> None:
+    """Make room in a state folder.
+
+    :raises StackError: a stack runs in it, or it is not one of ours.
+    """
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    record = StackRecord.read(folder)
+    if record is None and not (folder / FILE_NAME).exists():
+        raise StackError(f"state folder {folder} holds other things than a stack's: give an empty or new folder")
+    if Supervisor.attach(folder) and record and record.has_owner:
+        raise StackError(
+            f"a stack runs in {folder} (Airflow is at {record.airflow_url}): end it, or give another folder"
+        )
+    for each in (folder, sandbox_folder(folder)):
+        if each.exists():
+            if supervisor := Supervisor.attach(each):
+                supervisor.shutdown()
+            clean_stale(each)
+    database.remove(folder)
+    shutil.rmtree(folder)
