@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import IntEnum, StrEnum
 
 SCHEMA_VERSION = 1
@@ -94,14 +96,15 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds to the end at the reported throughput; None when either is unknown."""
-        if self.total <= 0 or not self.throughput:
+        """Seconds to the end at the reported throughput; None when either is unknown, or not a finite time."""
+        if self.total <= 0 or self.throughput is None or self.throughput <= 0:
             return None
-        return max(0, self.total - self.step) / self.throughput
+        seconds = max(0, self.total - self.step) / self.throughput
+        return seconds if math.isfinite(seconds) else None
 
 
 def render_progress(progress: Progress) -> str:
-    """Give the line (without its end) that a trainer prints to standard output. A loss that is not finite is left out."""
+    """Give the line, without its end, that a trainer prints to standard output. Numbers not finite are left out."""
     body: dict[str, object] = {"v": SCHEMA_VERSION, "step": progress.step, "total": progress.total}
     for name in ("loss", "throughput"):
         value = getattr(progress, name)
@@ -113,7 +116,10 @@ def render_progress(progress: Progress) -> str:
 
 
 def parse_progress(line: str) -> Progress | None:
-    """Give the progress in a log line, or None for any other line, a malformed one included: logs never fail a run."""
+    """Give the progress in a log line, or None for any other line: logs never fail a run.
+
+    Malformed lines and lines of a higher version give None too. A line without `v` counts as this version.
+    """
     _, found, tail = line.partition(PROGRESS_PREFIX)
     if not found or len(tail) > 4096:
         return None
@@ -121,7 +127,7 @@ def parse_progress(line: str) -> Progress | None:
         body = json.loads(tail)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or not _is_known_version(body.get("v", SCHEMA_VERSION)):
         return None
     step, total = _count(body.get("step")), _count(body.get("total", 0))
     if step is None or total is None:
@@ -143,6 +149,10 @@ def _number(value: object) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def _is_known_version(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= SCHEMA_VERSION
 
 
 def _count(value: object) -> int | None:
@@ -184,8 +194,9 @@ _RESULT_COUNTS = ("first_step", "last_step")
 def render_result(result: Result) -> str:
     """Give the JSON text of a result document of at most RESULT_LIMIT_BYTES.
 
-    A long `error` is cut to fit, with an ellipsis at the cut. Raises ContractError when the rest alone is too large or
-    a metric is not finite.
+    A long `error` is cut to fit, with an ellipsis at the cut. What UTF-8 or a database can not hold is replaced.
+
+    :raises ContractError: the rest alone is too large, or a metric is not finite.
     """
     body: dict[str, object] = {"v": SCHEMA_VERSION, "status": result.status.value}
     for name, metric in result.metrics.items():
@@ -196,12 +207,12 @@ def render_result(result: Result) -> str:
     for name in _RESULT_TEXTS + _RESULT_COUNTS:
         value = getattr(result, name)
         if value is not None:
-            body[name] = value
+            body[name] = _clean(value) if isinstance(value, str) else value
     text = _dump(body)
     if len(text.encode()) > RESULT_LIMIT_BYTES and result.error:
         spare = RESULT_LIMIT_BYTES - len(_dump({**body, "error": "…"}).encode())
-        # Cut by encoded JSON length, since one character may take up to twelve bytes there.
-        error = result.error
+        # Cut by encoded JSON length, since one character may take up to six bytes there.
+        error = _clean(result.error)
         while error and len(json.dumps(error, ensure_ascii=False).encode()) - 2 > max(0, spare):
             error = error[: -max(1, len(error) // 16)]
         body["error"] = error + "…"
@@ -209,6 +220,11 @@ def render_result(result: Result) -> str:
     if (size := len(text.encode())) > RESULT_LIMIT_BYTES:
         raise ContractError(f"result document of {size} bytes: at most {RESULT_LIMIT_BYTES} fit; report fewer metrics")
     return text
+
+
+def _clean(text: str) -> str:
+    """Replace lone surrogates, which messages about odd file names hold, and NUL, which PostgreSQL refuses."""
+    return text.encode(errors="replace").decode().replace("\0", "?")
 
 
 def _dump(body: object) -> str:
@@ -246,8 +262,7 @@ def _object(text: str, what: str) -> dict[str, object]:
         raise ContractError(f"{what} is not JSON: {exc}") from None
     if not isinstance(body, dict):
         raise ContractError(f"{what} is a JSON {type(body).__name__}: an object is expected")
-    version = body.get("v")
-    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= SCHEMA_VERSION:
+    if not _is_known_version(version := body.get("v")):
         raise ContractError(f"{what}: v={version!r}: this release reads versions 1 to {SCHEMA_VERSION}")
     return body
 
@@ -256,7 +271,7 @@ def _text(body: Mapping[str, object], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise ContractError(f"result document: {name}={value!r}: a text is expected")
-    return value
+    return None if value is None else _clean(value)
 
 
 def _whole(body: Mapping[str, object], name: str) -> int | None:
@@ -276,6 +291,9 @@ def _metrics(value: object) -> dict[str, float]:
             raise ContractError(f"result document: metrics.{name}={metric!r}: a finite number is expected")
         metrics[name] = number
     return metrics
+
+
+_VERSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,8 +352,8 @@ def render_manifest(manifest: Manifest) -> str:
 def parse_manifest(text: str) -> Manifest:
     """Give the manifest in a JSON text.
 
-    :raises ContractError: malformed, empty, a path that leaves the manifest's folder, a path named twice, or a stated
-        digest that is not that of the files listed.
+    :raises ContractError: malformed, empty, an id or a time that is not as :class:`Manifest` says, a path that leaves
+        the manifest's folder, a path named twice, or a stated digest that is not that of the files listed.
     """
     body = _object(text, "manifest")
     entries = body.get("files")
@@ -344,17 +362,29 @@ def parse_manifest(text: str) -> Manifest:
     files = tuple(_manifest_file(entry, f"manifest: files[{n}]") for n, entry in enumerate(entries))
     if len({f.path for f in files}) != len(files):
         raise ContractError("manifest: files: a path is named twice")
-    manifest = Manifest(id=_manifest_text(body, "id"), created_at=_manifest_text(body, "created_at"), files=files)
+    manifest = Manifest(id=_manifest_id(body.get("id")), created_at=_manifest_time(body.get("created_at")), files=files)
     stated = body.get("digest")
     if stated != manifest.digest:
         raise ContractError(f"manifest: digest={stated!r}: the files listed have {manifest.digest}")
     return manifest
 
 
-def _manifest_text(body: Mapping[str, object], name: str) -> str:
-    value = body.get(name)
-    if not isinstance(value, str) or not value:
-        raise ContractError(f"manifest: {name}={value!r}: a text is expected")
+def _manifest_id(value: object) -> str:
+    if not isinstance(value, str) or not _VERSION_ID.fullmatch(value):
+        raise ContractError(
+            f"manifest: id={value!r}: 1 to 128 of letters, digits, `.`, `_`, `-`, `+` are expected, beginning with a "
+            "letter or digit"
+        )
+    return value
+
+
+def _manifest_time(value: object) -> str:
+    try:
+        offset = datetime.fromisoformat(value).utcoffset() if isinstance(value, str) else None
+    except ValueError:
+        offset = None
+    if offset is None or not isinstance(value, str):
+        raise ContractError(f"manifest: created_at={value!r}: a time of ISO 8601 with an offset is expected")
     return value
 
 
@@ -373,4 +403,7 @@ def _manifest_file(entry: object, where: str) -> ManifestFile:
 
 def _stays_inside(path: str) -> bool:
     parts = path.split("/")
-    return bool(path) and "://" not in path and "\\" not in path and not any(p in ("", ".", "..") for p in parts)
+    # What is not printable has no business in a file's name, and lone surrogates reach no store at all.
+    return (
+        path.isprintable() and "://" not in path and "\\" not in path and not any(p in ("", ".", "..") for p in parts)
+    )
