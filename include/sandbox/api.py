@@ -15,6 +15,7 @@ from sandbox.errors import SandboxError
 
 FIELD_MANAGER = "gpu-training-sandbox"
 TIMEOUT_S = 10.0
+READY_TIMEOUT_S = 2.0
 _REASON_WIDTH = 2000
 
 Document = dict[str, Any]
@@ -52,13 +53,14 @@ class Api:
         *,
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> Any:
         """Send a request, give the decoded answer, plain text where it is no JSON.
 
         :raises ApiError: anything but success; the message has the server's own words.
         """
         target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
-        connection = http.client.HTTPSConnection(self._host, timeout=TIMEOUT_S, context=self._context)
+        connection = http.client.HTTPSConnection(self._host, timeout=timeout_s, context=self._context)
         try:
             headers = {"Content-Type": content_type, "Accept": "application/json"}
             connection.request(method, target, None if body is None else json.dumps(body), headers)
@@ -77,7 +79,7 @@ class Api:
     def is_ready(self) -> bool:
         """Tell whether the API server serves and says of itself that it is ready."""
         try:
-            self.request("GET", "/readyz")
+            self.request("GET", "/readyz", timeout_s=READY_TIMEOUT_S)
         except ApiError:
             return False
         return True

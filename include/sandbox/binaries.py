@@ -30,7 +30,7 @@ MANIFEST = "complete.json"
 class Source:
     """Programs that are built together.
 
-    :param name: folder below `go` with go.mod and go.sum.
+    :param folder: holds go.mod and go.sum.
     :param module: the module whose required version is these programs' version.
     :param programs: package to build by name of the program.
     :param version_variable: package whose variables carry the version, stamped as release builds do; None where the
@@ -38,14 +38,10 @@ class Source:
     """
 
     name: str
+    folder: Path
     module: str
     programs: tuple[tuple[str, str], ...]
     version_variable: str | None = None
-
-    @property
-    def folder(self) -> Path:
-        """Give the folder of go.mod."""
-        return SOURCES / self.name
 
     @property
     def version(self) -> str:
@@ -76,9 +72,15 @@ class Source:
         return f"{self.name}-{self.version}-linux-{architecture()}-{content.hexdigest()[:12]}"
 
 
-ETCD = Source(name="etcd", module="go.etcd.io/etcd/server/v3", programs=(("etcd", "go.etcd.io/etcd/server/v3"),))
+ETCD = Source(
+    name="etcd",
+    folder=SOURCES / "etcd",
+    module="go.etcd.io/etcd/server/v3",
+    programs=(("etcd", "go.etcd.io/etcd/server/v3"),),
+)
 KUBERNETES = Source(
     name="kubernetes",
+    folder=SOURCES / "kubernetes",
     module="k8s.io/kubernetes",
     programs=tuple(
         (name, f"k8s.io/kubernetes/cmd/{name}")

@@ -25,14 +25,19 @@ class PortTakenError(SandboxError):
 
 
 def start_control_plane(
-    folder: Path, binaries: Mapping[str, Path], supervisor: Supervisor, credentials: Credentials
+    folder: Path,
+    binaries: Mapping[str, Path],
+    supervisor: Supervisor,
+    credentials: Credentials,
+    *,
+    find_ports: Callable[[], Ports] = Ports.free,
 ) -> Ports:
     """Start etcd and the control plane; returns when the API server says that it is ready.
 
     :raises SandboxError: a program ended, or it takes too long; the message has the end of its log.
     """
     for attempt in range(PORT_TRIES):
-        ports = Ports.free()
+        ports = find_ports()
         specs = processes(folder, binaries, ports, credentials)
         for spec in specs:
             supervisor.run(spec)

@@ -1,0 +1,47 @@
+"""pytest fixtures: a cluster for the session and a namespace for each test; a conftest.py imports them by name."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox import manifests
+from sandbox.cluster import Sandbox
+from sandbox.waiting import DeadlineError, wait_for
+
+__all__ = ["DeadlineError", "namespace", "sandbox", "sandbox_folder", "wait_for"]
+
+NAMESPACE_DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="session")
+def sandbox_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the state folder of the session's cluster; its `logs` tell what happened until the session ends."""
+    return tmp_path_factory.mktemp("sandbox")
+
+
+@pytest.fixture(scope="session")
+def sandbox(sandbox_folder: Path) -> Iterator[Sandbox]:
+    """Give a cluster with node `gpu-1`; it ends with the session, or with the test process however that ends."""
+    sandbox = Sandbox.up(sandbox_folder, owner_pid=os.getpid())
+    yield sandbox
+    sandbox.down()
+
+
+@pytest.fixture
+def namespace(sandbox: Sandbox) -> Iterator[str]:
+    """Give a fresh namespace with what `include/manifests` put into the project's own; the same operator may use it.
+
+    It is deleted after the test, which waits until it is gone, so that no pod of it disturbs the next test.
+    """
+    name = f"test-{secrets.token_hex(4)}"
+    manifests.apply(sandbox.api, name)
+    wait_for(lambda: manifests.is_settled(sandbox.api, name), NAMESPACE_DEADLINE_S, f"namespace {name}")
+    yield name
+    path = f"/api/v1/namespaces/{name}"
+    sandbox.api.request("DELETE", path)
+    wait_for(lambda: not sandbox.api.exists(path), NAMESPACE_DEADLINE_S, f"the end of namespace {name}")
