@@ -1,0 +1,292 @@
+"""One pod from its arrival on the node to its removal: admission, volumes, containers, deadline, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.agent.containers import ContainerRunner
+from sandbox.agent.context import NodeContext, PodContext
+from sandbox.agent.objects import ObjectReader
+from sandbox.agent.pod_volumes import PodVolumes
+from sandbox.agent.status import (
+    Phase,
+    PodView,
+    build_rejection,
+    build_status,
+    parse_time,
+    settle,
+    succeeded,
+)
+from sandbox.agent.status_writer import StatusWriter
+from sandbox.agent.volumes import VolumeUnsupportedError
+
+Document = Mapping[str, Any]
+
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+SHORTEST_GRACE_S = 1.0
+"""The kubelet grants a second even where none is asked for."""
+
+KILL_REPEAT_S = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stop:
+    """Why a pod must end, and how long its containers may take."""
+
+    grace_s: float
+    failure: tuple[str, str] | None = None
+
+
+class PodWorker:
+    """Lives one pod.
+
+    :param find_refusal: asks whether the node takes the pod; reason and message when it does not.
+    """
+
+    def __init__(
+        self, node: NodeContext, document: Document, find_refusal: Callable[[Document], tuple[str, str] | None]
+    ) -> None:
+        self._document = document
+        self._find_refusal = find_refusal
+        self._gone = False
+        self._updated = asyncio.Event()
+        self.folder = node.config.root / "pods" / document["metadata"]["uid"]
+        self._conditions: list[dict[str, Any]] = list((document.get("status") or {}).get("conditions") or ())
+        self._started_ns = _start_time(document)
+        self._ended = False
+        self._removed = False
+        self._settled: PodView | None = None
+        self._failure: tuple[str, str] | None = None
+        self._rejection: dict[str, Any] | None = None
+        self._sandbox_ready = False
+        self._writer = StatusWriter(node.client, document, self._build_status)
+        self._pod = PodContext(
+            node=node,
+            document=document,
+            folder=self.folder,
+            objects=ObjectReader(node.client, document),
+            changed=self._writer.mark,
+        )
+        spec = document["spec"]
+        self._inits = [ContainerRunner(self._pod, one, init=True) for one in spec.get("initContainers") or ()]
+        self._regulars = [ContainerRunner(self._pod, one, init=False) for one in spec["containers"]]
+        self._volumes = PodVolumes(self._pod)
+        self.admitted = False
+
+    @property
+    def document(self) -> Document:
+        """The newest that is known of the pod."""
+        return self._document
+
+    @property
+    def holds_resources(self) -> bool:
+        """Whether what the pod asked for is taken from the node."""
+        return self.admitted and not self._ended
+
+    def update(self, document: Document, gone: bool) -> None:
+        """Take note of a change of the pod's object."""
+        self._document, self._gone = document, gone
+        self._updated.set()
+
+    def container(self, name: str) -> ContainerRunner | None:
+        """Return a container of the pod by its name."""
+        return next((one for one in self._runners if one.name == name), None)
+
+    @property
+    def files_removed(self) -> bool:
+        """Whether the logs are gone although the pod's object may still be there."""
+        return self._removed
+
+    @property
+    def _runners(self) -> list[ContainerRunner]:
+        return [*self._inits, *self._regulars]
+
+    async def run(self) -> None:
+        """Live the pod until its object is gone."""
+        writer = asyncio.create_task(self._writer.run())
+        try:
+            await self._live()
+            await self._leave()
+        finally:
+            writer.cancel()
+
+    async def _live(self) -> None:
+        self._restore()
+        if (self._document.get("status") or {}).get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
+            self._ended = True
+            return
+        if not self.admitted and (refusal := self._find_refusal(self._document)):
+            reason, message = refusal
+            self._pod.tell("Warning", reason, message)
+            self._rejection, self._ended = build_rejection(reason, message, now_ns=time.time_ns()), True
+            self._writer.mark()
+            return
+        self.admitted = True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "pod.json").write_text(json.dumps(self._document))
+        self._writer.mark()
+        containers = asyncio.create_task(self._run_containers())
+        try:
+            await self._supervise(containers)
+        finally:
+            containers.cancel()
+        self._ended, self._sandbox_ready = True, False
+        self._volumes.close()
+        self._writer.mark()
+
+    def _restore(self) -> None:
+        """Take up what an earlier agent of this node left of the pod, so that nothing is run twice."""
+        if self.folder.exists():
+            self.admitted = True
+            for runner in self._runners:
+                runner.restore()
+        elif (self._document.get("status") or {}).get("phase") == Phase.RUNNING:
+            self.admitted = True
+            for status in self._document["status"].get("containerStatuses") or ():
+                if known := self.container(status["name"]):
+                    known.assume_lost(status["restartCount"])
+        self._sandbox_ready = any(runner.running for runner in self._runners)
+
+    async def _run_containers(self) -> None:
+        try:
+            await self._volumes.prepare()
+        except VolumeUnsupportedError as error:
+            for runner in self._inits[:1] or self._regulars:
+                runner.refuse(str(error))
+            await self._pod.stopping.wait()
+        if self._pod.stopping.is_set():
+            return
+        self._sandbox_ready = True
+        self._writer.mark()
+        refresh = asyncio.create_task(self._volumes.keep_fresh())
+        try:
+            for runner in self._inits:
+                await runner.run()
+                if not succeeded(runner.view.state):
+                    return
+            await asyncio.gather(*(runner.run() for runner in self._regulars))
+        finally:
+            refresh.cancel()
+
+    async def _supervise(self, containers: asyncio.Task[None]) -> None:
+        """Wait until the containers have ended by themselves, or end them when the pod has to."""
+        while not containers.done():
+            if stop := self._find_stop():
+                await self._stop(containers, stop)
+                break
+            await self._wait(containers, self._seconds_to_deadline())
+        if not containers.cancelled() and (error := containers.exception()):
+            logger.error("pod %s: %r", self.folder.name, error, exc_info=error)
+            self._failure = ("NodeAgentError", f"the node agent failed: {error!r}")
+            self._settled = settle(self._view())
+
+    async def _wait(self, containers: asyncio.Task[None], seconds: float | None) -> None:
+        """Wait for the containers, an update, or the time."""
+        update = asyncio.create_task(self._updated.wait())
+        try:
+            await asyncio.wait([containers, update], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            update.cancel()
+            self._updated.clear()
+
+    def _find_stop(self) -> _Stop | None:
+        metadata, spec = self._document["metadata"], self._document["spec"]
+        if self._gone or metadata.get("deletionTimestamp"):
+            return _Stop(grace_s=self._grace_s())
+        left = self._seconds_to_deadline()
+        if left is not None and left <= 0:
+            grace = max(SHORTEST_GRACE_S, float(spec.get("terminationGracePeriodSeconds", 30)))
+            return _Stop(grace_s=grace, failure=("DeadlineExceeded", DEADLINE_MESSAGE))
+        return None
+
+    def _grace_s(self) -> float:
+        granted = self._document["metadata"].get("deletionGracePeriodSeconds")
+        if granted is None:
+            granted = self._document["spec"].get("terminationGracePeriodSeconds", 30)
+        return max(SHORTEST_GRACE_S, float(granted))
+
+    def _seconds_to_deadline(self) -> float | None:
+        limit = self._document["spec"].get("activeDeadlineSeconds")
+        return None if limit is None else limit - (time.time_ns() - self._started_ns) / 10**9
+
+    async def _stop(self, containers: asyncio.Task[None], stop: _Stop) -> None:
+        """End all containers: SIGTERM, and what still runs after the grace period is killed."""
+        if stop.failure:
+            self._failure = stop.failure
+            self._pod.tell("Normal", stop.failure[0], stop.failure[1])
+        self._pod.stopping.set()
+        for runner in self._runners:
+            runner.terminate()
+        kill_at = time.monotonic() + stop.grace_s
+        deleting = bool(self._document["metadata"].get("deletionTimestamp"))
+        while not containers.done():
+            left = kill_at - time.monotonic()
+            if left <= 0:
+                for runner in self._runners:
+                    runner.kill()
+                left = KILL_REPEAT_S
+            await self._wait(containers, left)
+            # A second deletion may grant less; one that comes after a deadline too.
+            if self._gone or (deleting := deleting or bool(self._document["metadata"].get("deletionTimestamp"))):
+                kill_at = min(kill_at, time.monotonic() + self._grace_s())
+        self._settled = settle(self._view())
+
+    async def _leave(self) -> None:
+        """Report the end, and once the pod is to be deleted, have it removed."""
+        while True:
+            await self._writer.flush()
+            if self._gone or self._writer.pod_gone:
+                break
+            if self._document["metadata"].get("deletionTimestamp") and not self._removed:
+                await self._writer.delete()
+                self._remove_files()
+                continue
+            await self._updated.wait()
+            self._updated.clear()
+        self._remove_files()
+
+    def _remove_files(self) -> None:
+        self._removed = True
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self.folder)
+
+    def _view(self) -> PodView:
+        if self._settled is not None:
+            return self._settled
+        return PodView(
+            init=tuple(runner.view for runner in self._inits),
+            regular=tuple(runner.view for runner in self._regulars),
+            started_ns=self._started_ns,
+            sandbox_ready=self._sandbox_ready,
+            ended=self._ended,
+            failure=self._failure,
+        )
+
+    def _build_status(self) -> dict[str, Any]:
+        if self._rejection is not None:
+            return self._rejection
+        status = build_status(
+            self._document,
+            self._view(),
+            address=self._pod.node.config.address,
+            before=self._conditions,
+            now_ns=time.time_ns(),
+        )
+        self._conditions = status["conditions"]
+        return status
+
+
+def _start_time(document: Document) -> int:
+    known = (document.get("status") or {}).get("startTime")
+    return parse_time(known) if known else time.time_ns()

@@ -1,0 +1,245 @@
+"""The agent's side of a container's process: start it through its shim, signal it, await its end, find it again.
+
+Every container has a shim (:mod:`sandbox.agent.shim`) for parent. It keeps writing the log and will write down the exit
+code even while no agent runs, so a restarted agent loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sandbox.agent.shim import birth_of
+
+# Isolated and without site-packages: half the start-up time, and nothing of the agent's own environment gets in.
+_PYTHON = (sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv.pop(1)); {}")
+_INCLUDE = str(Path(__file__).parents[2])
+
+UNKNOWN_EXIT = 137
+"""Exit code of a container whose shim was killed: nobody saw its end."""
+
+
+class StartError(Exception):
+    """The container's program could not be started; the message is worded as the container runtime's."""
+
+
+class ViewError(Exception):
+    """The container's file system can not be made here; the message says what is needed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """All that a container is started from.
+
+    :param mounts: `source`, `target`, `read_only` of what the container sees at paths of its own.
+    :param private: give it namespaces of its own (mounts, processes, host name); without, no mounts.
+    :param host_name: its host name; empty: the machine's.
+    :param record: what the agent wants to find again after a restart.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    working_directory: str
+    private: bool
+    mounts: Sequence[Mapping[str, Any]] = ()
+    host_name: str = ""
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a container ended.
+
+    :param seen: False when its shim was killed and nobody knows.
+    :param fault: why its program did not start; None: it did.
+    """
+
+    exit_code: int
+    started_ns: int | None
+    finished_ns: int | None
+    seen: bool = True
+    fault: str | None = None
+
+
+class ContainerProcess:
+    """A container that was started."""
+
+    def __init__(self, folder: Path, state: Mapping[str, Any], child: subprocess.Popen[bytes] | None) -> None:
+        self._folder = folder
+        self._child = child
+        self._pidfd = os.pidfd_open(state["pid"])
+        self.started_ns: int = state["started_ns"]
+        self.pid: int = state["container_pid"]
+        self._ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_end)
+
+    @classmethod
+    async def start(cls, folder: Path, spec: LaunchSpec, namespaces: PodNamespaces | None = None) -> ContainerProcess:
+        """Start the container in its (empty, existing) folder.
+
+        :raises StartError: when its program does not start.
+        :raises ViewError: when its mounts are not possible.
+        """
+        (folder / "stage").mkdir(exist_ok=True)
+        fds = namespaces.descriptors if namespaces else {"user_namespace_fd": None, "mount_namespace_fd": None}
+        document = {
+            "command": list(spec.command),
+            "environment": dict(spec.environment),
+            "working_directory": spec.working_directory,
+            "private": spec.private,
+            "mounts": [dict(one) for one in spec.mounts],
+            "host_name": spec.host_name,
+            "record": dict(spec.record),
+            "log": "log",
+            "stage": str(folder / "stage"),
+            **fds,
+        }
+        (folder / "spec.json").write_text(json.dumps(document))
+        inherited = [fd for fd in fds.values() if fd is not None]
+        child, report = await _spawn("from sandbox.agent.shim import main; main()", [str(folder)], folder, inherited)
+        if "fault" in report:
+            child.wait()
+            raise (StartError if report["fault"] == "exec" else ViewError)(report["message"])
+        return cls(folder, report, child)
+
+    @classmethod
+    def find(cls, folder: Path) -> ContainerProcess | None:
+        """Return the container that an earlier agent started in the folder, or None when it no longer runs."""
+        try:
+            state = json.loads((folder / "state.json").read_text())
+        except (OSError, ValueError):
+            return None
+        if birth_of(state["pid"]) != state["birth"]:
+            return None
+        try:
+            return cls(folder, state, None)
+        except ProcessLookupError:
+            return None
+
+    def _on_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        if self._child is not None:
+            self._child.wait()
+        self._ended.set()
+
+    async def wait(self) -> Exit:
+        """Return how the container ended, once it has."""
+        await self._ended.wait()
+        return read_exit(self._folder)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the container's program."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the container with everything it started."""
+        self._signal(signal.SIGUSR1)
+
+    def _signal(self, signum: signal.Signals) -> None:
+        if not self._ended.is_set():
+            signal.pidfd_send_signal(self._pidfd, signum)
+
+
+def read_exit(folder: Path) -> Exit:
+    """Return how the container of a folder ended, by what its shim wrote."""
+    try:
+        document = json.loads((folder / "exit.json").read_text())
+    except (OSError, ValueError):
+        return Exit(exit_code=UNKNOWN_EXIT, started_ns=None, finished_ns=None, seen=False)
+    return Exit(
+        exit_code=document.get("exit_code", 128),
+        started_ns=document.get("started_ns"),
+        finished_ns=document["finished_ns"],
+        fault=document.get("message"),
+    )
+
+
+class PodNamespaces:
+    """The namespaces that a pod's containers start from: they hold its memory volumes."""
+
+    def __init__(self, descriptors: Mapping[str, int | None]) -> None:
+        self.descriptors = descriptors
+
+    @classmethod
+    async def open(cls, folder: Path, volumes: Mapping[str, int | None]) -> PodNamespaces:
+        """Mount a tmpfs on each folder, seen by the pod's containers alone.
+
+        :param volumes: size in bytes by folder; None: half of the machine's memory.
+        :raises ViewError: when that is not possible here.
+        """
+        argument = json.dumps([{"path": path, "size": size} for path, size in volumes.items()])
+        child, report = await _spawn("from sandbox.agent.holder import main; main()", [argument], folder, [], hold=True)
+        try:
+            if "fault" in report:
+                raise ViewError(report["message"])
+            names = {"mount_namespace_fd": "mnt", "user_namespace_fd": "user"}
+            opened: dict[str, int | None] = dict.fromkeys(names)
+            for key, name in names.items():
+                if key == "mount_namespace_fd" or os.geteuid() != 0:
+                    opened[key] = os.open(f"/proc/{child.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+            return cls(opened)
+        finally:
+            if child.stdin:
+                child.stdin.close()
+            child.wait()
+
+    def close(self) -> None:
+        """Let go: the volumes vanish with the last container."""
+        for descriptor in self.descriptors.values():
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+async def _spawn(
+    program: str, arguments: list[str], folder: Path, inherited: Sequence[int], *, hold: bool = False
+) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+    """Start one of the agent's small programs; return it with what it reported."""
+    read, write = os.pipe()
+    argv = [*_PYTHON[:-1], _PYTHON[-1].format(program), _INCLUDE, *arguments, str(write)]
+    with (folder / "shim.log").open("ab") as errors:
+        try:
+            child = subprocess.Popen(  # noqa: ASYNC220 - returns once exec has happened; awaiting costs a thread
+                argv,
+                stdin=subprocess.PIPE if hold else subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(write, *inherited),
+                start_new_session=True,
+            )
+        finally:
+            os.close(write)
+    try:
+        text = await _read_all(read)
+    finally:
+        os.close(read)
+    if not text:
+        child.wait()
+        last = (folder / "shim.log").read_text(errors="replace")[-500:]
+        raise ViewError(f"the container's shim ended with {child.returncode} before it reported: {last}")
+    return child, json.loads(text)
+
+
+async def _read_all(descriptor: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    data = b""
+    loop.add_reader(descriptor, readable.set)
+    try:
+        while True:
+            await readable.wait()
+            readable.clear()
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                return data
+            data += chunk
+    finally:
+        loop.remove_reader(descriptor)
