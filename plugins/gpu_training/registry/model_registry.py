@@ -167,9 +167,10 @@ class ModelRegistry:
         return sorted(found, key=lambda run: (run.info.start_time, run.info.run_id))
 
     def _check_model(self, client: Any, trained: TrainedModel) -> None:
-        if not trained.model_uri.startswith(_LOGGED_MODEL):
+        model_id = _logged_model_id(trained.model_uri)
+        if model_id is None:
             return
-        model = client.get_logged_model(trained.model_uri.removeprefix("models:/"))
+        model = client.get_logged_model(model_id)
         if str(model.status) != "READY" or model.source_run_id != trained.mlflow_run_id:
             raise self._refusal(
                 f"model_uri={trained.model_uri!r}: a READY model of run {trained.mlflow_run_id} is expected; it is "
@@ -197,6 +198,7 @@ class ModelRegistry:
                     run_id=plan.mlflow_run_id,
                     tags=dict(plan.tags),
                     await_creation_for=0,
+                    model_id=_logged_model_id(plan.model_uri),
                 ).version
             except Exception as exc:
                 if not registry_error(self._server, exc).transient or not left:
@@ -218,10 +220,8 @@ class ModelRegistry:
         return plan.reuse, True
 
     def _known(self, client: Any, trained: TrainedModel) -> list[KnownModelVersion]:
-        found = client.search_model_versions(
-            filter_string=f"name = {_quoted(trained.registered_model)} AND {_tag(TAG_FINGERPRINT, trained.fingerprint)}",
-            max_results=1000,
-        )
+        name, fingerprint = _quoted(trained.registered_model), _tag(TAG_FINGERPRINT, trained.fingerprint)
+        found = client.search_model_versions(filter_string=f"name = {name} AND {fingerprint}", max_results=1000)
         return [
             KnownModelVersion(
                 version=str(version.version), tags=version.tags, usable=version.status != "FAILED_REGISTRATION"
@@ -259,6 +259,11 @@ class ModelRegistry:
     def _refusal(self, message: str, *, transient: bool = False) -> RegistryError:
         server = f"MLflow at {self._server.uri} (connection {self._server.conn_id!r})"
         return RegistryError(f"{server}: {message}", transient=transient)
+
+
+def _logged_model_id(model_uri: str) -> str | None:
+    """Give the id in the URI of a logged model, `models:/m-…`; None for a model that is an artifact of its run."""
+    return model_uri.removeprefix("models:/") if model_uri.startswith(_LOGGED_MODEL) else None
 
 
 def _exists_already(exc: Exception) -> bool:

@@ -67,7 +67,7 @@ class TrackingServer:
                 yield client
 
     def _login(self) -> dict[str, str]:
-        settings = {}
+        settings: dict[str, str] = {}
         if self.login:
             settings |= {"MLFLOW_TRACKING_USERNAME": self.login, "MLFLOW_TRACKING_PASSWORD": self.password or ""}
         elif self.password:
@@ -87,7 +87,6 @@ class TrackingServer:
 def registry_error(server: TrackingServer, exc: Exception) -> RegistryError:
     """Give our error for one of MLflow's: what it said, which connection it is about, and what to check."""
     code = str(getattr(exc, "error_code", ""))
-    status = getattr(exc, "get_http_status_code", lambda: None)()
     said = " ".join(str(exc).split())[:500]
     where = f"MLflow at {server.uri} (connection {server.conn_id!r})"
     if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or " 401 " in said or " 403 " in said:
@@ -98,7 +97,10 @@ def registry_error(server: TrackingServer, exc: Exception) -> RegistryError:
             f"{where} can not be reached: {said}. Check that the server runs, and host and port of the connection",
             transient=True,
         )
-    return RegistryError(f"{where}: {said}", transient=code not in _PERMANENT and status != 404)
+    if "failed with error code 404" in said:
+        message = f"{where} answers, but not as MLflow does: {said}. Check host, port and path of the connection"
+        return RegistryError(message, transient=False)
+    return RegistryError(f"{where}: {said}", transient=code not in _PERMANENT)
 
 
 def tracking_server(conn_id: str) -> TrackingServer:
@@ -107,9 +109,8 @@ def tracking_server(conn_id: str) -> TrackingServer:
 
     :raises ConfigurationError: there is no such connection, or its host is no address.
     """
-    from airflow.exceptions import AirflowNotFoundException
     from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowRuntimeError
+    from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
 
     try:
         connection = Connection.get(conn_id)
