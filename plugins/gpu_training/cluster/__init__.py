@@ -1,0 +1,1 @@
+"""IO with Kubernetes: connections, Jobs, watches, logs. Documents go in and out as the API's own JSON."""

@@ -1,0 +1,218 @@
+"""One API server, as an Airflow connection reaches it: raw requests and streams over the provider's async client.
+
+Documents stay plain JSON: for thousands of Jobs, model objects would cost more than all else. Credentials are read
+again, once per refusal, when the API server answers 401: tokens of long trainings expire.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+import aiohttp
+
+from gpu_training.cluster.faults import error_from, error_of
+from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
+
+DEFAULT_CONNECTION: Final = "kubernetes_gpu"
+JSON: Final = "application/json"
+JSON_PATCH: Final = "application/json-patch+json"
+TRIES: Final = 4
+_FIRST_PAUSE_S: Final = 0.2
+_CONNECT_S: Final = 10.0
+_BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAddress:
+    """Which API server, in the stock operator's own words; a value that is not None wins over the connection's."""
+
+    conn_id: str | None = DEFAULT_CONNECTION
+    in_cluster: bool | None = None
+    cluster_context: str | None = None
+    config_file: str | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A success.
+
+    :param warnings: texts of the answer's Warning headers (RFC 9110), such as Pod Security's.
+    """
+
+    document: Document
+    warnings: tuple[str, ...] = field(default=())
+
+
+class Cluster:
+    """An open connection. Belongs to the event loop that opened it.
+
+    :param address: where.
+    """
+
+    def __init__(self, address: ClusterAddress) -> None:
+        self.address = address
+        self._client: Any = None
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; streams that are open end."""
+        self._client = None
+        await self._stack.aclose()
+
+    @property
+    def where(self) -> str:
+        """Name connection and host, for messages."""
+        host = f" ({self._client.configuration.host})" if self._client is not None else ""
+        return f"connection {self.address.conn_id!r}{host}"
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        doing: str,
+        query: Mapping[str, str] | None = None,
+        body: object = None,
+        content_type: str = JSON,
+        timeout: float = 20.0,
+        tries: int = TRIES,
+    ) -> Reply:
+        """Give the answer to a request that may be repeated.
+
+        :param doing: the request in words, for messages.
+        :param timeout: seconds for each try.
+        :param tries: how often a transient fault is tried again, with growing pauses.
+        :raises ClusterUnavailable: still unreachable or overloaded after the last try.
+        :raises ClusterRejected: refused for good.
+        """
+        for attempt in range(tries):
+            try:
+                async with self._send(
+                    method, path, doing, query, body, content_type, aiohttp.ClientTimeout(total=timeout)
+                ) as response:
+                    document = json.loads(await response.read() or b"{}")
+                    return Reply(document=document, warnings=_warnings(response))
+            except ClusterUnavailable:
+                if attempt == tries - 1:
+                    raise
+                await asyncio.sleep(_FIRST_PAUSE_S * 2**attempt * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, doing: str, query: Mapping[str, str], idle: float
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """Give the body of an answer that goes on and on.
+
+        :param idle: seconds of silence after which the stream counts as broken.
+        :raises ClusterUnavailable: the stream could not be opened, or broke.
+        :raises ClusterRejected: refused for good.
+        """
+        limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle)
+        async with self._send("GET", path, doing, query, None, JSON, limit) as response:
+            yield response.content
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        query: Mapping[str, str] | None,
+        body: object,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            for last in (False, True):
+                client = await self._open()
+                response = await client.call_api(
+                    path,
+                    method,
+                    query_params=list((query or {}).items()),
+                    header_params={"Accept": JSON, "Content-Type": content_type},
+                    body=body,
+                    auth_settings=["BearerToken"],
+                    _preload_content=False,
+                    _request_timeout=timeout,
+                )
+                if response.status != 401 or last:
+                    break
+                response.release()
+                await self._forget(client)
+            async with response:
+                if response.status >= 300:
+                    raise error_of(response.status, await response.read(), doing=doing, where=self.where)
+                yield response
+        except _BROKEN as exc:
+            raise error_from(exc, doing=doing, where=self.where) from exc
+
+    async def _forget(self, client: Any) -> None:
+        """Close a client whose credentials were refused, unless another request has done so by now."""
+        async with self._opening:
+            if self._client is client:
+                self._client = None
+                await self._stack.aclose()
+
+    async def _open(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                self._client = await self._load()
+            return self._client
+
+    async def _load(self) -> Any:
+        from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+        from airflow.sdk.exceptions import AirflowException
+        from kubernetes_asyncio.config import ConfigException
+
+        try:
+            # In a thread: reading a connection may block on a secrets backend or on the supervisor.
+            extras = await asyncio.to_thread(self._extras)
+            hook = AsyncKubernetesHook(
+                conn_id=self.address.conn_id,
+                connection_extras=extras,
+                in_cluster=self.address.in_cluster,
+                cluster_context=self.address.cluster_context,
+            )
+            return await self._stack.enter_async_context(hook.get_conn())
+        except (AirflowException, ConfigException, ValueError, OSError) as exc:
+            raise ConfigurationError(
+                "kubernetes_conn_id",
+                self.address.conn_id,
+                f"the connection gives no way to a cluster: {exc}; check that it exists and what its extra fields "
+                "(kube_config_path, kube_config, in_cluster, cluster_context) say",
+            ) from exc
+
+    def _extras(self) -> dict[str, Any]:
+        from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+
+        extras = dict(KubernetesHook.get_connection(self.address.conn_id).extra_dejson) if self.address.conn_id else {}
+        if self.address.config_file is not None:
+            extras["kube_config_path"] = self.address.config_file
+        return extras
+
+
+def _warnings(response: aiohttp.ClientResponse) -> tuple[str, ...]:
+    found = []
+    for header in response.headers.getall("Warning", []):
+        _, _, text = header.partition(' "')
+        found.append(text.rstrip('"').replace('\\"', '"') if text else header)
+    return tuple(found)

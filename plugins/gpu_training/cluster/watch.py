@@ -1,0 +1,395 @@
+"""One list-and-watch of Jobs and one of Pods for all trainings of a namespace in one process.
+
+Level-based: subscribers get the newest state, not events. The end of a watch, however it ends, is never the end of a
+Job: it lists and watches again, with growing pauses, for as long as anyone is subscribed. What was last seen of a pod
+is kept until its Job's subscriber leaves: an evicted pod's object is gone a second after its end.
+
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from time import monotonic
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
+
+from gpu_training.cluster.connection import Cluster, ClusterAddress, Document
+from gpu_training.cluster.jobs import JOB_UID_LABEL, jobs_path, list_pages, pods_path, read_job
+from gpu_training.core.errors import ClusterError, ClusterUnavailable, GpuTrainingError
+from gpu_training.core.events import JobReference
+from gpu_training.core.naming import LABEL_DEPLOYMENT, label_value
+from gpu_training.core.observation import Observation, observe
+
+log = logging.getLogger(__name__)
+
+WATCH_S: Final = 60
+"""Length of one watch request. Short, so that a connection that died silently is noticed; the next one goes on from
+the same resourceVersion and costs no list."""
+SILENCE_S: Final = WATCH_S + 15.0
+RESYNC_S: Final = 600.0
+"""After this long everything is listed again, in case an event was lost."""
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 30.0
+_EXPIRED: Final = 410
+
+
+class Expired(Exception):
+    """The resourceVersion is too old to watch from: list again."""
+
+
+class Reflector:
+    """Mirrors one kind of object: lists, then watches.
+
+    :param path: of the collection.
+    :param changed: called with each object that is new or has changed.
+    :param removed: called with each object that is no longer there, as last seen.
+    :param listed: called after each list.
+    :param trouble: called with why the API server can not be asked, and with None when it can again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        path: str,
+        selector: str,
+        *,
+        changed: Callable[[Document], None],
+        removed: Callable[[Document], None],
+        listed: Callable[[], None],
+        trouble: Callable[[str | None], None],
+    ) -> None:
+        self.is_listed = False
+        self._cluster = cluster
+        self._path = path
+        self._selector = selector
+        self._changed = changed
+        self._removed = removed
+        self._listed = listed
+        self._trouble = trouble
+        self._seen: dict[str, Document] = {}
+        self._version = ""
+
+    async def run(self) -> None:
+        """Go on until cancelled; faults are waited out."""
+        pause = _FIRST_PAUSE_S
+        resync_at = 0.0
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                    resync_at = monotonic() + RESYNC_S * random.uniform(0.9, 1.1)  # noqa: S311 - spreads the load
+                    self._trouble(None)
+                started = monotonic()
+                await self._watch()
+                if monotonic() >= resync_at:
+                    self._version = ""
+                # A server that ends each watch at once must not be asked without end.
+                pause = _FIRST_PAUSE_S if monotonic() - started > 1 else min(pause * 2, _LONGEST_PAUSE_S)
+            except Expired:
+                self._version = ""
+                continue
+            except GpuTrainingError as error:
+                if isinstance(error, ClusterError) and error.status == _EXPIRED:
+                    self._version = ""
+                self._trouble(str(error))
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+            if pause > _FIRST_PAUSE_S:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+
+    async def _list(self) -> None:
+        fresh: dict[str, Document] = {}
+        version = ""
+        query = {"labelSelector": self._selector}
+        async for page in list_pages(self._cluster, self._path, doing=f"list {self._path}", query=query, tries=1):
+            version = page["metadata"]["resourceVersion"]
+            for item in page["items"]:
+                fresh[item["metadata"]["uid"]] = _slim(item)
+        before, self._seen, self._version = self._seen, fresh, version
+        for uid, document in fresh.items():
+            if uid not in before or _version_of(before[uid]) != _version_of(document):
+                self._changed(document)
+        for uid in before.keys() - fresh.keys():
+            self._removed(before[uid])
+        self.is_listed = True
+        self._listed()
+
+    async def _watch(self) -> None:
+        query = {
+            "watch": "true",
+            "labelSelector": self._selector,
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_S),
+        }
+        async with self._cluster.stream(self._path, doing=f"watch {self._path}", query=query, idle=SILENCE_S) as body:
+            self._trouble(None)
+            rest = b""
+            async for chunk in body.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line:
+                        self._apply(line)
+
+    def _apply(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+            kind, item = event["type"], event["object"]
+        except (ValueError, KeyError, TypeError) as exc:
+            raise ClusterUnavailable(f"watch of {self._path}: an event that can not be read: {exc}") from exc
+        if kind == "ERROR":
+            if item.get("code") == _EXPIRED:
+                raise Expired
+            raise ClusterUnavailable(f"watch of {self._path}: {item.get('message')}", status=item.get("code"))
+        self._version = _version_of(item)
+        if kind == "BOOKMARK":
+            return
+        uid, document = item["metadata"]["uid"], _slim(item)
+        if kind == "DELETED":
+            self._seen.pop(uid, None)
+            self._removed(document)
+        else:
+            self._seen[uid] = document
+            self._changed(document)
+
+
+def _version_of(document: Document) -> str:
+    return str(document["metadata"]["resourceVersion"])
+
+
+def _slim(document: Document) -> Document:
+    """Drop what nobody reads and what holds secrets: field managers, the pod template, environments."""
+    document["metadata"].pop("managedFields", None)
+    spec = document.get("spec", {})
+    spec.pop("template", None)
+    spec.pop("volumes", None)
+    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+        for name in container.keys() - {"name", "resources"}:
+            del container[name]
+    return document
+
+
+class Subscription:
+    """What one subscriber sees of one Job."""
+
+    def __init__(self, job: JobReference) -> None:
+        self.job = job
+        self.trouble: str | None = None
+        """Why the API server can not be watched now; None while it can."""
+        self.document: Document | None = None
+        self.pods: dict[str, Document] = {}
+        self.gone_pods: dict[str, Document] = {}
+        self.gone = False
+        self._news = asyncio.Event()
+
+    def observe(self) -> Observation:
+        """Give what is known now."""
+        return observe(self.document, self.pods.values(), gone_pods=self.gone_pods.values(), gone=self.gone)
+
+    async def changed(self, timeout: float | None = None) -> None:
+        """Return when something is new since the last call, or after `timeout` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._news.wait()
+        self._news.clear()
+
+    def notify(self) -> None:
+        self._news.set()
+
+
+class SharedWatch:
+    """The watch of one namespace, shared by every subscriber in an event loop; closed when the last one leaves."""
+
+    _open: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, SharedWatch]]] = WeakKeyDictionary()
+
+    def __init__(self, address: ClusterAddress, namespace: str, deployment: str) -> None:
+        self.cluster = Cluster(address)
+        # Followers hold a connection each: with a pool of their own they never keep the watch from reconnecting.
+        self.log_cluster = Cluster(address)
+        self._subscriptions: dict[str, list[Subscription]] = {}
+        self._jobs: dict[str, Document] = {}
+        self._pods: dict[str, dict[str, Document]] = {}
+        self._missing: set[str] = set()
+        self._look = asyncio.Event()
+        self._troubles: dict[str, str] = {}
+        selector = f"{LABEL_DEPLOYMENT}={label_value(deployment)}"
+        self._job_reflector = Reflector(
+            self.cluster,
+            jobs_path(namespace),
+            selector,
+            changed=self._job_changed,
+            removed=self._job_removed,
+            listed=self._on_listed,
+            trouble=partial(self._tell_trouble, "jobs"),
+        )
+        self._pod_reflector = Reflector(
+            self.cluster,
+            pods_path(namespace),
+            f"{selector},{JOB_UID_LABEL}",
+            changed=self._pod_changed,
+            removed=self._pod_removed,
+            listed=self._on_listed,
+            trouble=partial(self._tell_trouble, "pods"),
+        )
+        # In a context of their own: these tasks outlive the subscriber that happens to come first, and what they log
+        # is not of its task.
+        self._tasks = [
+            asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+            for work in (self._job_reflector.run(), self._pod_reflector.run(), self._confirm_missing())
+        ]
+
+    @classmethod
+    @asynccontextmanager
+    async def subscribe(
+        cls, address: ClusterAddress, *, job: JobReference, deployment: str
+    ) -> AsyncIterator[tuple[Subscription, Cluster]]:
+        """Give the subscription to a Job and a connection to follow its logs with, both until the block is left.
+
+        The first observation is there when this returns, unless the API server can not be reached.
+        """
+        watches = cls._open.setdefault(asyncio.get_running_loop(), {})
+        key = (address, job.namespace, deployment)
+        watch = watches.get(key)
+        if watch is None:
+            watch = watches[key] = cls(address, job.namespace, deployment)
+        subscription = Subscription(job)
+        watch._add(subscription)
+        try:
+            await watch._wait_listed(subscription)
+            yield subscription, watch.log_cluster
+        finally:
+            if watch._drop(subscription):
+                watches.pop(key, None)
+                await watch._close()
+
+    def _add(self, subscription: Subscription) -> None:
+        uid = subscription.job.uid
+        self._subscriptions.setdefault(uid, []).append(subscription)
+        subscription.trouble = next(iter(self._troubles.values()), None)
+        subscription.document = self._jobs.get(uid)
+        subscription.pods = dict(self._pods.get(uid, {}))
+        if self._job_reflector.is_listed and subscription.document is None:
+            self._suspect(uid)
+
+    def _drop(self, subscription: Subscription) -> bool:
+        uid = subscription.job.uid
+        rest = self._subscriptions[uid]
+        rest.remove(subscription)
+        if not rest:
+            del self._subscriptions[uid]
+            self._missing.discard(uid)
+        return not self._subscriptions
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cluster.close()
+        await self.log_cluster.close()
+
+    @property
+    def _is_listed(self) -> bool:
+        return self._job_reflector.is_listed and self._pod_reflector.is_listed
+
+    async def _wait_listed(self, subscription: Subscription) -> None:
+        while not self._is_listed and subscription.trouble is None:
+            await subscription.changed()
+
+    def _on_listed(self) -> None:
+        for uid, subscriptions in self._subscriptions.items():
+            if self._job_reflector.is_listed and uid not in self._jobs:
+                self._suspect(uid)
+            for subscription in subscriptions:
+                subscription.notify()
+
+    def _suspect(self, uid: str) -> None:
+        self._missing.add(uid)
+        self._look.set()
+
+    async def _confirm_missing(self) -> None:
+        """Ask for every Job that the list lacks by its name: a list may be behind, and only a read that says 404, or
+        gives another UID, means that it is gone."""
+        while True:
+            await self._look.wait()
+            self._look.clear()
+            for uid in sorted(self._missing):
+                for subscription in self._subscriptions.get(uid, ())[:1]:
+                    await self._confirm(subscription.job)
+            if self._missing:
+                await asyncio.sleep(1)
+                self._look.set()
+
+    async def _confirm(self, job: JobReference) -> None:
+        try:
+            document = await read_job(self.cluster, job.namespace, job.name, tries=1)
+        except GpuTrainingError as error:
+            log.warning("Job %s/%s is not in the list, and could not be read: %s", job.namespace, job.name, error)
+            return
+        self._missing.discard(job.uid)
+        if document is not None and document["metadata"]["uid"] == job.uid:
+            if job.uid not in self._jobs:
+                self._job_changed(_slim(document))
+            return
+        for subscription in self._subscriptions.get(job.uid, ()):
+            subscription.gone = True
+            subscription.notify()
+
+    def _job_changed(self, document: Document) -> None:
+        uid = document["metadata"]["uid"]
+        self._jobs[uid] = document
+        self._missing.discard(uid)
+        for subscription in self._subscriptions.get(uid, ()):
+            subscription.document = document
+            subscription.notify()
+
+    def _job_removed(self, document: Document) -> None:
+        uid = document["metadata"]["uid"]
+        self._jobs.pop(uid, None)
+        self._pods.pop(uid, None)
+        for subscription in self._subscriptions.get(uid, ()):
+            # The last event holds the Job's final state, conditions included.
+            subscription.document = document
+            subscription.notify()
+            self._suspect(uid)
+
+    def _pod_changed(self, document: Document) -> None:
+        for subscription in self._watchers_of(document):
+            subscription.pods[document["metadata"]["uid"]] = document
+            subscription.notify()
+        job = _job_uid(document)
+        if job:
+            self._pods.setdefault(job, {})[document["metadata"]["uid"]] = document
+
+    def _pod_removed(self, document: Document) -> None:
+        uid = document["metadata"]["uid"]
+        self._pods.get(_job_uid(document), {}).pop(uid, None)
+        for subscription in self._watchers_of(document):
+            subscription.pods.pop(uid, None)
+            subscription.gone_pods[uid] = document
+            subscription.notify()
+
+    def _watchers_of(self, pod: Document) -> Iterator[Subscription]:
+        yield from self._subscriptions.get(_job_uid(pod), ())
+
+    def _tell_trouble(self, kind: str, trouble: str | None) -> None:
+        if trouble is None:
+            self._troubles.pop(kind, None)
+        else:
+            self._troubles[kind] = trouble
+        now = next(iter(self._troubles.values()), None)
+        for subscriptions in self._subscriptions.values():
+            for subscription in subscriptions:
+                if subscription.trouble != now:
+                    subscription.trouble = now
+                    subscription.notify()
+
+
+def _job_uid(pod: Document) -> str:
+    return str(pod["metadata"].get("labels", {}).get(JOB_UID_LABEL, ""))

@@ -1,0 +1,218 @@
+"""Waits for one training in the triggerer, or on the worker when the operator does not defer.
+
+It keeps nothing of its own that matters: whatever process runs it next lists the same Job and reaches the same end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from gpu_training.contract import Progress, parse_progress
+from gpu_training.core import progress_text
+from gpu_training.core.decide import Outcome, Policy, Wait, decide
+from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
+from gpu_training.core.naming import TRAINING_CONTAINER, TaskTry
+from gpu_training.core.observation import Observation
+from gpu_training.task_log import TaskLog
+from gpu_training.task_state import close_run, has_ended, task_state
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.logs import LogFollower
+    from gpu_training.cluster.watch import Subscription
+
+DRAIN_S: Final = 5.0
+"""Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
+_PROGRESS_EVERY_S: Final = 2.0
+_DETAIL_EVERY_S: Final = 30.0
+_KILL_TRIES: Final = 3
+
+
+class TrainingJobTrigger(BaseTrigger):
+    """Waits until a training has ended, and fires exactly one event (:mod:`gpu_training.core.events`).
+
+    Meanwhile the task log gets each phase, the pods' own lines, and progress.
+
+    :param cluster: which API server: the fields of :class:`~gpu_training.cluster.connection.ClusterAddress`.
+    :param job: namespace, name and UID.
+    :param work: what is trained; handed on in the event.
+    :param owner: the task try that waits, as :meth:`TaskTry.to_text` gives it.
+    :param deployment: id of the Airflow deployment; its Jobs are watched together.
+    :param mlflow_conn_id: connection through which a kill closes the MLflow run.
+    :param get_logs: whether the pods' lines go to the task log.
+    :param result_required: whether a Job that is Complete needs a valid result document.
+    """
+
+    def __init__(
+        self,
+        *,
+        cluster: dict[str, Any],
+        job: dict[str, str],
+        work: dict[str, Any],
+        owner: str,
+        deployment: str,
+        mlflow_conn_id: str,
+        get_logs: bool = True,
+        result_required: bool = True,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.cluster = cluster
+        self.job = job
+        self.work = work
+        self.owner = owner
+        self.deployment = deployment
+        self.mlflow_conn_id = mlflow_conn_id
+        self.get_logs = get_logs
+        self.result_required = result_required
+        self._fired = False
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Give class path and every argument."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "cluster": self.cluster,
+                "job": self.job,
+                "work": self.work,
+                "owner": self.owner,
+                "deployment": self.deployment,
+                "mlflow_conn_id": self.mlflow_conn_id,
+                "get_logs": self.get_logs,
+                "result_required": self.result_required,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Fire once, and return at once: a trigger that lingers after its event is killed like one that waits."""
+        payload = await self.wait()
+        self._fired = True
+        yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+
+    async def wait(self) -> dict[str, Any]:
+        """Give the event's payload when the training has ended."""
+        from gpu_training.cluster.connection import ClusterAddress
+        from gpu_training.cluster.logs import LogFollower
+        from gpu_training.cluster.watch import SharedWatch
+
+        reference = JobReference(**self.job)
+        voice = _Voice(self.log)
+        async with SharedWatch.subscribe(ClusterAddress(**self.cluster), job=reference, deployment=self.deployment) as (
+            subscription,
+            cluster,
+        ):
+            follower = LogFollower(cluster, reference.namespace, voice.line, self.log) if self.get_logs else None
+            try:
+                observation, outcome = await self._until_ended(subscription, follower, voice)
+                if follower is not None:
+                    await follower.drain(DRAIN_S)
+            finally:
+                if follower is not None:
+                    await follower.stop()
+        voice.end(outcome)
+        return to_payload(
+            TrainingEvent(job=reference, work=Work(**self.work), outcome=outcome, image=_image(observation))
+        )
+
+    async def _until_ended(
+        self, subscription: Subscription, follower: LogFollower | None, voice: _Voice
+    ) -> tuple[Observation, Outcome]:
+        policy = Policy(result_required=self.result_required)
+        while True:
+            voice.trouble(subscription.trouble)
+            if follower is not None:
+                follower.update(subscription.pods)
+            if subscription.document is not None or subscription.gone:
+                observation = subscription.observe()
+                decision = decide(observation, policy, time.time())
+                if isinstance(decision, Outcome):
+                    return observation, decision
+                voice.phase(decision)
+            await subscription.changed()
+
+    async def on_kill(self) -> None:
+        """Delete the Job if the task instance has ended by a person's hand, and this try still is its owner.
+
+        Airflow calls this, too, when another triggerer took the trigger over, and when the task was cleared; the Job is
+        left then: whoever runs next watches or adopts it.
+        """
+        if self._fired:
+            return
+        owner = TaskTry.from_text(self.owner)
+        if owner is None:
+            return
+        state = await asyncio.to_thread(task_state, owner)
+        name = f"{self.job['namespace']}/{self.job['name']}"
+        if not has_ended(state):
+            self.log.info("Leaving Job %s: the task is %s", name, state)
+            return
+        from gpu_training.cluster.connection import Cluster, ClusterAddress
+        from gpu_training.cluster.jobs import delete_if_owned
+
+        async with Cluster(ClusterAddress(**self.cluster)) as cluster:
+            if not await delete_if_owned(cluster, JobReference(**self.job), owner, tries=_KILL_TRIES):
+                return
+        self.log.info("Deleted Job %s: the task is %s", name, state)
+        await asyncio.to_thread(close_run, self.mlflow_conn_id, self.work["mlflow_run_id"], self.log, killed=True)
+
+
+class _Voice:
+    """What goes to the task log, and how often."""
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+        self._said: Wait | None = None
+        self._said_at = 0.0
+        self._trouble: str | None = None
+        self._speaker: tuple[str, str] | None = None
+        self._progress: Progress | None = None
+        self._progress_at = 0.0
+
+    def phase(self, wait: Wait) -> None:
+        """Say a phase when it changes; a change of its detail alone at most every so often."""
+        new_phase = self._said is None or self._said.phase is not wait.phase
+        if not new_phase and (wait == self._said or time.monotonic() - self._said_at < _DETAIL_EVERY_S):
+            return
+        self._said, self._said_at = wait, time.monotonic()
+        self._log.info("%s: %s", wait.phase, wait.detail)
+
+    def trouble(self, trouble: str | None) -> None:
+        """Say once that the API server can not be asked, and once that it can again."""
+        if trouble is not None and self._trouble is None:
+            self._log.warning("%s; the training goes on, and so does the waiting", trouble)
+        elif trouble is None and self._trouble is not None:
+            self._log.info("the API server answers again")
+        self._trouble = trouble
+
+    def line(self, pod: str, container: str, text: str) -> None:
+        """Say a pod's line; a progress line as words, at most every so often."""
+        progress = parse_progress(text) if container == TRAINING_CONTAINER else None
+        if progress is not None:
+            self._progress = progress
+            if time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
+                self._say_progress()
+            return
+        if self._speaker != (pod, container):
+            self._speaker = (pod, container)
+            self._log.info("log of pod %s, container %s:", pod, container)
+        self._log.info("%s", text)
+
+    def end(self, outcome: Outcome) -> None:
+        """Say the last progress and the end."""
+        self._say_progress()
+        self._log.info("%s%s", outcome.kind, f": {outcome.verdict.summary}" if outcome.verdict else "")
+
+    def _say_progress(self) -> None:
+        if self._progress is not None:
+            self._log.info("%s", progress_text.render(self._progress))
+            self._progress, self._progress_at = None, time.monotonic()
+
+
+def _image(observation: Observation) -> str:
+    for pod in reversed(observation.pods):
+        if pod.training is not None and pod.training.image_id:
+            return pod.training.image_id
+    return ""
