@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import airflow_home
+from tests.airflow_home import airflow_database  # noqa: F401 - a fixture
+from tests.mlflow_service import mlflow_server  # noqa: F401 - a fixture
+
+_HOME = airflow_home.prepare()
+
 TIERS = ("core", "trainer", "unit", "dags", "cluster", "stack")
 
 
@@ -57,3 +63,8 @@ class TierReport:
 def pytest_configure(config: pytest.Config) -> None:
     if target := os.environ.get("TIER_REPORT"):
         config.pluginmanager.register(TierReport(Path(target)), "tier-report")
+
+
+def pytest_unconfigure() -> None:
+    if _HOME is not None:
+        airflow_home.remove(_HOME)

@@ -60,7 +60,7 @@ class RegisteredVersion:
 class ModelRegistry:
     """Runs and model versions on one MLflow server. Every method may be repeated: what is there already is found.
 
-    Every method raises RegistryError, which names the connection and what to check, within seconds when the server
+    Every method that needs an answer raises RegistryError, which names the connection and what to check, within seconds when the server
     can not be reached.
     """
 
@@ -79,6 +79,16 @@ class ModelRegistry:
     def tracking_uri(self) -> str:
         """Tracking URI without credentials."""
         return self._server.uri
+
+    def run_url(self, run_id: str) -> str:
+        """Give the run's page. A page is no reason to fail, so it is the server's own where that can not be asked."""
+        try:
+            with self._server.client() as client:
+                experiment_id = client.get_run(run_id).info.experiment_id
+        except RegistryError as exc:
+            _log.warning("no link to MLflow run %s: %s", run_id, exc)
+            return self.tracking_uri
+        return f"{self.tracking_uri}/#/experiments/{experiment_id}/runs/{run_id}"
 
     def find_or_create_run(
         self, *, experiment: str, run_name: str, fingerprint: str, generation: int, tags: Mapping[str, str]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from gpu_training.core.dataversion import DataVersion
-from gpu_training.core.errors import DataVersionError
+from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.model import DataSettings, DataSourceKind
 
 
-class DataSourceUnavailable(DataVersionError):
+class DataSourceUnavailable(GpuTrainingError):
     """The store can not be reached or is overloaded: trying again may help."""
 
 
