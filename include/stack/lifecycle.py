@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_training.airflow_client import AirflowClient
@@ -14,11 +16,14 @@ from stack import airflow_services, database
 from stack.airflow_settings import passwords_file
 from stack.assembly import Assembly, airflow_environment, airflow_home, sandbox_folder
 from stack.errors import StackError
-from stack.host import Host
+from stack.host import POLL_S, Host
 from stack.record import FILE_NAME, StackRecord
 from stack.steps import Steps
 
 ADMIN = "admin"
+
+_GRACE_S = 3.0
+"""Seconds for all processes to end by themselves. Nothing of a stack outlives it but logs."""
 
 
 class Stack:
@@ -92,20 +97,34 @@ class Stack:
     def down(self) -> None:
         """End everything; returns when all processes are gone. The logs and MLflow's records stay in the folder."""
         self.host.abandoned.set()
-        for folder in (self.folder, sandbox_folder(self.folder)):
-            if supervisor := Supervisor.attach(folder):
-                _end_together(supervisor)
+        folders = (self.folder, sandbox_folder(self.folder))
+        _end_together([supervisor for folder in folders if (supervisor := Supervisor.attach(folder))])
         database.remove(self.folder)
 
 
-def _end_together(supervisor: Supervisor) -> None:
+def _end_together(supervisors: Sequence[Supervisor]) -> None:
     """End all processes at once. One after the other, which is what a shutdown does, each may take its whole grace."""
-    with contextlib.suppress(SupervisorError):
-        for name, status in supervisor.status().items():
-            # PostgreSQL waits for its clients, so it is left to the shutdown, which comes to it last.
-            if status.alive and name != database.PROCESS:
+    for supervisor in supervisors:
+        for name in _running(supervisor):
+            with contextlib.suppress(SupervisorError):
                 supervisor.signal(name, signal.SIGTERM)
-        supervisor.shutdown()
+    deadline = time.monotonic() + _GRACE_S
+    while time.monotonic() < deadline and any(_running(supervisor) for supervisor in supervisors):
+        time.sleep(POLL_S)
+    for supervisor in supervisors:
+        for name in _running(supervisor):
+            with contextlib.suppress(SupervisorError):
+                supervisor.stop(name, grace_s=0)
+        with contextlib.suppress(SupervisorError):
+            supervisor.shutdown()
+
+
+def _running(supervisor: Supervisor) -> list[str]:
+    """Give what runs, but for PostgreSQL, which waits for its clients: the shutdown comes to it when they are gone."""
+    try:
+        return [name for name, status in supervisor.status().items() if status.alive and name != database.PROCESS]
+    except SupervisorError:
+        return []
 
 
 def _clear(folder: Path) -> None:
