@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from sandbox.errors import SandboxError
 from sandbox.locks import one_at_a_time
 from sandbox.nodes import KINDS, NodeRequest, Site
 from sandbox.progress import Display
-from sandbox.startup import start_control_plane, wait_until
+from sandbox.startup import PROGRAMS, check_processes, start_control_plane
 from sandbox.state import (
     KUBECONFIG_NAME,
     OPERATOR_KUBECONFIG_NAME,
@@ -26,6 +26,7 @@ from sandbox.state import (
 )
 from sandbox.status import SandboxStatus, is_node_ready, read_status
 from sandbox.supervisor import Supervisor, clean_stale
+from sandbox.waiting import wait_for
 
 __all__ = ["DEFAULT_FOLDER", "NodeRequest", "Sandbox", "SandboxStatus", "clean"]
 
@@ -146,12 +147,11 @@ class Sandbox:
 
         :raises SandboxError: there is no such node.
         """
-        first = self._site.process_name(name)
-        mine = [each for each in self.supervisor.status() if each == first or each.startswith(f"{first}.")]
-        if not mine:
+        processes = self._processes_of(name)
+        if not processes:
             raise SandboxError(f"no node is named {name!r}: `python -m sandbox status` lists those that are")
-        for process in reversed(mine):
-            self.supervisor.stop(process)
+        for process in reversed(processes):
+            self.supervisor.remove(process)
         for pod in self.api.request("GET", "/api/v1/pods", query={"fieldSelector": f"spec.nodeName={name}"})["items"]:
             # Nobody is left who could confirm their end, so they are not waited for.
             options = {"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0}
@@ -174,7 +174,7 @@ class Sandbox:
         manifests.apply(self.api)
         self._write_kubeconfigs()
         progress("sandbox: waiting for controllers and nodes")
-        self._wait(lambda: manifests.is_settled(self.api), SETTLE_DEADLINE_S, "the default service accounts")
+        self._wait(PROGRAMS, SETTLE_DEADLINE_S, "the default service accounts", lambda: manifests.is_settled(self.api))
         self._await_nodes(node.name for node in nodes)
 
     def _write_kubeconfigs(self) -> None:
@@ -198,14 +198,24 @@ class Sandbox:
         for name in names:
             log = self.folder / "logs" / f"{self._site.process_name(name)}.log"
             what = f"node {name} to be Ready, whose log is {log}"
-            self._wait(partial(self._is_node_ready, name), NODE_DEADLINE_S, what)
+            self._wait(self._processes_of(name), NODE_DEADLINE_S, what, partial(self._is_node_ready, name))
+
+    def _processes_of(self, node: str) -> list[str]:
+        first = self._site.process_name(node)
+        return [name for name in self.supervisor.status() if name == first or name.startswith(f"{first}.")]
 
     def _is_node_ready(self, name: str) -> bool:
         path = f"/api/v1/nodes/{name}"
         return self.api.exists(path) and is_node_ready(self.api.request("GET", path))
 
-    def _wait(self, condition: Callable[[], object], deadline_s: float, what: str) -> None:
-        wait_until(condition, self.folder, self.supervisor, deadline_s=deadline_s, what=what)
+    def _wait(self, processes: Collection[str], deadline_s: float, what: str, condition: Callable[[], object]) -> None:
+        """Wait for a condition while none of these processes may end."""
+
+        def is_met() -> object:
+            check_processes(self.folder, self.supervisor, processes)
+            return condition()
+
+        wait_for(is_met, deadline_s, what)
 
 
 def clean(folder: Path) -> None:

@@ -199,6 +199,8 @@ def _api_server_flags(ports: Ports, credentials: Credentials) -> list[str]:
         f"--kubelet-client-certificate={nodes.certificate}",
         f"--kubelet-client-key={nodes.key}",
         "--kubelet-preferred-address-types=InternalIP",
+        # As clusters have it: what a namespace admits is for Pod Security to say.
+        "--allow-privileged",
         "--profiling=false",
     ]
 

@@ -78,7 +78,7 @@ class NodeKind(Protocol):
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Prepare the node's files and give the processes that make it; they register the node by themselves.
 
-        The first is named by :meth:`Site.process_name`, the names of others begin with that.
+        The first is named by :meth:`Site.process_name`, the names of others begin with that and a dot.
         """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from sandbox.api import Api
@@ -16,6 +16,7 @@ READY_DEADLINE_S = 90.0
 PORT_TRIES = 5
 SHOWN_LINES = 15
 IN_USE = "address already in use"
+PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 CLIENTS = ("kube-controller-manager", "kube-scheduler")
 """They give up when the API server takes longer to serve than they wait, as it may on a busy machine."""
 
@@ -44,7 +45,7 @@ def start_control_plane(
         api = Api(f"https://{HOST}:{ports.api}", credentials.cluster.certificate, credentials.pair("admin"))
 
         def is_ready(api: Api = api) -> bool:
-            check_processes(folder, supervisor)
+            check_processes(folder, supervisor, PROGRAMS)
             return api.is_ready()
 
         try:
@@ -63,13 +64,13 @@ def start_control_plane(
     raise AssertionError("the last attempt either returns or raises")
 
 
-def check_processes(folder: Path, supervisor: Supervisor) -> None:
-    """Start again what may end while the API server is not up yet; complain of anything else that ended.
+def check_processes(folder: Path, supervisor: Supervisor, names: Collection[str]) -> None:
+    """Start again what may end while the API server is not up yet; complain of any other of these that ended.
 
     :raises SandboxError: a process ended; the message has the end of its log.
     """
     for name, status in supervisor.status().items():
-        if status.alive:
+        if status.alive or name not in names:
             continue
         if name in CLIENTS:
             supervisor.restart(name)
@@ -78,15 +79,3 @@ def check_processes(folder: Path, supervisor: Supervisor) -> None:
         end = "\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
         error = PortTakenError if IN_USE in end else SandboxError
         raise error(f"{name} ended with exit code {status.exit_code}, the end of {log} is:\n{end}")
-
-
-def wait_until(
-    condition: Callable[[], object], folder: Path, supervisor: Supervisor, *, deadline_s: float, what: str
-) -> None:
-    """Wait for a condition while no process may end; see :func:`sandbox.waiting.wait_for`."""
-
-    def is_met() -> object:
-        check_processes(folder, supervisor)
-        return condition()
-
-    wait_for(is_met, deadline_s, what)

@@ -137,6 +137,7 @@ class Supervision:
         commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "run": self._obey_run,
             "stop": self._obey_stop,
+            "remove": self._obey_remove,
             "signal": self._obey_signal,
             "restart": self._obey_restart,
             "status": self._obey_status,
@@ -150,6 +151,12 @@ class Supervision:
     async def _obey_stop(self, name: str, grace_s: float | None) -> None:
         child = self._named(name)
         await self._stop(child, child.spec.grace_s if grace_s is None else grace_s)
+
+    async def _obey_remove(self, name: str) -> None:
+        child = self._named(name)
+        await self._stop(child, child.spec.grace_s)
+        if self.children.get(name) is child:
+            del self.children[name]
 
     async def _obey_signal(self, name: str, signum: int) -> None:
         self._named(name).signal(signum)

@@ -90,6 +90,10 @@ class Supervisor:
         """End a process and all it started: SIGTERM to it, after its grace or its end SIGKILL to what is left."""
         self._ask("stop", wait_s=END_DEADLINE_S + (grace_s or 0), name=name, grace_s=grace_s)
 
+    def remove(self, name: str) -> None:
+        """Stop a process, if it runs, and forget it."""
+        self._ask("remove", wait_s=END_DEADLINE_S, name=name)
+
     def signal(self, name: str, signum: int) -> None:
         """Send a signal to the process itself, not to what it started."""
         self._ask("signal", name=name, signum=int(signum))

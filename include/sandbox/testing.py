@@ -16,6 +16,7 @@ from sandbox.waiting import DeadlineError, wait_for
 __all__ = ["DeadlineError", "namespace", "sandbox", "sandbox_folder", "wait_for"]
 
 NAMESPACE_DEADLINE_S = 60.0
+POD_GRACE_S = 1
 
 
 @pytest.fixture(scope="session")
@@ -36,12 +37,16 @@ def sandbox(sandbox_folder: Path) -> Iterator[Sandbox]:
 def namespace(sandbox: Sandbox) -> Iterator[str]:
     """Give a fresh namespace with what `include/manifests` put into the project's own; the same operator may use it.
 
-    It is deleted after the test, which waits until it is gone, so that no pod of it disturbs the next test.
+    After the test its Jobs and pods are ended, and their end is awaited, so that the next test has the GPUs.
     """
     name = f"test-{secrets.token_hex(4)}"
     manifests.apply(sandbox.api, name)
     wait_for(lambda: manifests.is_settled(sandbox.api, name), NAMESPACE_DEADLINE_S, f"namespace {name}")
     yield name
-    path = f"/api/v1/namespaces/{name}"
-    sandbox.api.request("DELETE", path)
-    wait_for(lambda: not sandbox.api.exists(path), NAMESPACE_DEADLINE_S, f"the end of namespace {name}")
+    pods = f"/api/v1/namespaces/{name}/pods"
+    for path in (f"/apis/batch/v1/namespaces/{name}/jobs", pods):
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        sandbox.api.request("DELETE", path, options | {"gracePeriodSeconds": POD_GRACE_S})
+    wait_for(lambda: not sandbox.api.request("GET", pods)["items"], NAMESPACE_DEADLINE_S, f"the end of {name}'s pods")
+    # Not awaited: its controller lets five seconds pass before it begins.
+    sandbox.api.request("DELETE", f"/api/v1/namespaces/{name}")

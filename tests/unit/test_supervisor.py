@@ -182,6 +182,13 @@ def test_stop_ends_one_process_and_all_that_it_started(supervisor: Supervisor) -
     assert supervisor.status()["parent"].exit_code == -signal.SIGTERM
 
 
+def test_a_removed_process_is_forgotten(supervisor: Supervisor) -> None:
+    child = identity(supervisor.run(spec(supervisor.folder, "sleeper", "sleep", "600")))
+    supervisor.remove("sleeper")
+    assert not runs(child)
+    assert supervisor.status() == {}
+
+
 def test_what_ignores_sigterm_is_killed_after_its_grace(supervisor: Supervisor) -> None:
     note = supervisor.folder / "ready"
     supervisor.run(spec(supervisor.folder, "deaf", sys.executable, "-c", TERM_IGNORED, str(note), grace_s=0.2))
