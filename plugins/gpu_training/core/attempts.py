@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpu_training.core.classify import Verdict, classify_pod
-from gpu_training.core.observation import Observation, PodObservation
+from gpu_training.core.classify import classify_pod
+from gpu_training.core.observation import JobObservation, Observation
+from gpu_training.core.pods import ContainerState, PodObservation
+from gpu_training.core.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +17,8 @@ class Attempt:
 
     :param number: from 1, by age.
     :param gpu_seconds: GPUs held, from the binding to a node to the end of the last container (or to now).
-    :param estimated: whether the end was not seen and now stands for it, so that nothing is charged too little.
+    :param estimated: whether the end was not seen and the latest possible one stands for it, so that nothing is charged
+        too little.
     :param verdict: what its end means; None while it runs and when it succeeded.
     """
 
@@ -32,16 +35,22 @@ def attempts_of(observation: Observation, now: float) -> tuple[Attempt, ...]:
 
     :param now: seconds since 1970; the end of what still runs.
     """
-    return tuple(_attempt(number, pod, now) for number, pod in enumerate(observation.pods, start=1))
+    pods = observation.pods
+    return tuple(
+        _attempt(n, pod, min(now, _latest_end(observation.job, pod, pods[n:]))) for n, pod in enumerate(pods, start=1)
+    )
 
 
 def total_gpu_seconds(attempts: Iterable[Attempt]) -> float:
-    return sum(attempt.gpu_seconds for attempt in attempts)
+    """Give the GPU-seconds of all attempts."""
+    return round(sum(attempt.gpu_seconds for attempt in attempts), 3)
 
 
-def _attempt(number: int, pod: PodObservation, now: float) -> Attempt:
-    end = _end(pod)
-    held = max(0.0, (end if end is not None else now) - pod.scheduled_at) if pod.scheduled_at is not None else 0.0
+def _attempt(number: int, pod: PodObservation, latest_end: float) -> Attempt:
+    end = _seen_end(pod)
+    held = 0.0
+    if pod.scheduled_at is not None:
+        held = max(0.0, (latest_end if end is None else end) - pod.scheduled_at)
     return Attempt(
         number=number,
         pod=pod.name,
@@ -52,13 +61,31 @@ def _attempt(number: int, pod: PodObservation, now: float) -> Attempt:
     )
 
 
-def _end(pod: PodObservation) -> float | None:
-    """Give when the pod let its GPUs go: the end of its last container; None when none is known."""
+def _seen_end(pod: PodObservation) -> float | None:
+    """Give when a pod let its GPUs go: the end of its last container; None when it holds them or nobody saw the end."""
     if not (pod.ended or pod.gone):
         return None
-    if pod.ended and not pod.containers:
+    containers = (*pod.init_containers, *pod.containers)
+    if pod.ended and not containers:
         return pod.scheduled_at  # turned away at admission: it never held anything
-    ends = [container.finished_at for container in (*pod.init_containers, *pod.containers) if container.finished_at]
-    if pod.gone and not pod.ended and any(container.finished_at is None for container in pod.containers):
+    # In a pod that has ended, a container that waits never starts; but one of a lost node stays `running` for ever
+    # (SEMANTICS, section 2).
+    over = (ContainerState.TERMINATED, ContainerState.WAITING) if pod.ended else (ContainerState.TERMINATED,)
+    if not containers or any(container.state not in over for container in containers):
         return None
-    return max(ends, default=None)
+    return max((c.finished_at for c in containers if c.finished_at is not None), default=None)
+
+
+def _latest_end(job: JobObservation | None, pod: PodObservation, younger: tuple[PodObservation, ...]) -> float:
+    """Give the latest moment at which a pod whose end nobody saw can have ended; infinity when nothing bounds it.
+
+    A replacement starts after its predecessor has ended (podReplacementPolicy Failed), and so does the Job's end.
+    """
+    bounds = [float("inf")]
+    if pod.ended or pod.gone:
+        if job is not None and job.final is not None and job.final.changed_at is not None:
+            bounds.append(job.final.changed_at)
+        one_at_a_time = job is not None and job.parallelism in (None, 1)
+        replacements = [p.created_at for p in younger if p.created_at is not None and one_at_a_time]
+        bounds += replacements[:1]
+    return min(bounds)

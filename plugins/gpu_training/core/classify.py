@@ -1,84 +1,37 @@
-"""What an ended or stuck attempt means: one table of rules, read from the top, the first match wins.
+"""What an ended attempt means: one table of rules, read from the top, the first match wins.
 
-Two layers use it: rules about exit codes compile to the Job's podFailurePolicy (:mod:`gpu_training.core.manifest`), and
-all of them classify what was observed. Disruption comes first, since an evicted pod's 143 is not the program's; the exit
-code comes before the reason, because a child's out-of-memory marks a container OOMKilled that ends with 0.
+Two layers use it: rules about exit codes compile to the Job's podFailurePolicy
+(:mod:`gpu_training.core.failure_policy`), and all of them classify what was observed. Disruption comes first, since an
+evicted pod's 143 is not the program's; the exit code comes before the reason, because a child's out-of-memory marks a
+container OOMKilled that ends with 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from gpu_training.contract import ExitCode
-from gpu_training.core.observation import ContainerObservation, ContainerState, PodObservation
+from gpu_training.contract import ContractError, ExitCode, parse_result
+from gpu_training.core.pods import ContainerObservation, PodObservation
+from gpu_training.core.verdict import Action as Action
+from gpu_training.core.verdict import Category as Category
+from gpu_training.core.verdict import Owner as Owner
+from gpu_training.core.verdict import Verdict as Verdict
 
+_LONGEST_WORDS: Final = 400
+"""Most characters of a program's own words in a summary."""
 
-class Owner(StrEnum):
-    """Who has to act."""
-
-    APPLICATION = "application"
-    INFRASTRUCTURE = "infrastructure"
-    CONFIGURATION = "configuration"
-
-
-class Action(StrEnum):
-    """What a rule asks for."""
-
-    FAIL = "fail"
-    """No repetition helps: the Job fails at once, and Airflow does not retry."""
-    RETRY = "retry"
-    """Repeating may help: it counts against the Job's backoff limit, then against Airflow's retries."""
-    WAIT = "wait"
-    """Not the program's fault: the replacement pod does not count."""
-
-
-class Category(StrEnum):
-    """Stable names: they reach XCom, labels and alerts, and are never renamed."""
-
-    DISRUPTED = "disrupted"
-    BAD_CONFIGURATION = "bad_configuration"
-    BAD_DATA = "bad_data"
-    CUDA_OUT_OF_MEMORY = "cuda_out_of_memory"
-    NAN_LOSS = "nan_loss"
-    COMMUNICATION_TIMEOUT = "communication_timeout"
-    INTERRUPTED = "interrupted"
-    OUT_OF_MEMORY = "out_of_memory"
-    START_ERROR = "start_error"
-    ADMISSION_FAILED = "admission_failed"
-    DEADLINE_EXCEEDED = "deadline_exceeded"
-    KILLED = "killed"
-    APPLICATION_ERROR = "application_error"
-    RESULT_MISSING = "result_missing"
-    RESULT_INVALID = "result_invalid"
-    DELETED = "deleted"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What happened, whose it is, and what to do.
-
-    :param category: stable, for machines.
-    :param summary: one sentence with the facts, for the task log.
-    :param remedy: what the owner does next.
-    :param action: whether repeating helps.
-    """
-
-    category: Category
-    owner: Owner
-    summary: str
-    remedy: str
-    action: Action
+# 128 + n of signals that others send; a crash of the program's own (SIGSEGV, SIGABRT, …) is not among them.
+_KILLED_BY: Final = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
+_CRASHED_BY: Final = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row.
+    """One row. It has one of the last two.
 
-    :param exit_code: the row holds for this exit code of any container, and compiles to podFailurePolicy.
+    :param exit_code: the row holds for this exit code of any container, as a rule of a podFailurePolicy does.
     :param matches: the row holds where this is true; for what Kubernetes can not match.
     """
 
@@ -87,32 +40,24 @@ class Rule:
     action: Action
     remedy: str
     exit_code: int | None = None
-    matches: Callable[[PodObservation, ContainerObservation | None], bool] | None = None
+    matches: Callable[[PodObservation], bool] | None = None
 
 
-def _oom_killed(pod: PodObservation, container: ContainerObservation | None) -> bool:
-    return container is not None and container.reason == "OOMKilled" and container.exit_code != 0
-
-
-def _admission_failed(pod: PodObservation, container: ContainerObservation | None) -> bool:
+def _admission_failed(pod: PodObservation) -> bool:
     # Empty containerStatuses: the kubelet turned the pod away before it had containers (SEMANTICS, section 2).
     return pod.phase == "Failed" and not pod.containers and bool(pod.reason)
 
 
-def _start_error(pod: PodObservation, container: ContainerObservation | None) -> bool:
-    return container is not None and container.reason in ("StartError", "ContainerCannotRun")
+def _oom_killed(pod: PodObservation) -> bool:
+    return pod.failure is not None and pod.failure.reason == "OOMKilled"
 
 
-def _pod_deadline(pod: PodObservation, container: ContainerObservation | None) -> bool:
-    return pod.reason == "DeadlineExceeded"
+def _start_error(pod: PodObservation) -> bool:
+    return pod.failure is not None and pod.failure.reason in ("StartError", "ContainerCannotRun")
 
 
-def _killed(pod: PodObservation, container: ContainerObservation | None) -> bool:
-    return container is not None and container.exit_code is not None and container.exit_code > 128
-
-
-def _failed(pod: PodObservation, container: ContainerObservation | None) -> bool:
-    return container is not None and container.exit_code not in (None, 0)
+def _killed(pod: PodObservation) -> bool:
+    return pod.failure is not None and pod.failure.exit_code in _KILLED_BY
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -120,7 +65,7 @@ RULES: Final[tuple[Rule, ...]] = (
         category=Category.DISRUPTED,
         owner=Owner.INFRASTRUCTURE,
         action=Action.WAIT,
-        matches=lambda pod, container: pod.disruption is not None,
+        matches=lambda pod: pod.disruption is not None,
         remedy="nothing: Kubernetes replaces the pod without counting it; look at the node if it goes on",
     ),
     Rule(
@@ -169,8 +114,8 @@ RULES: Final[tuple[Rule, ...]] = (
         category=Category.DEADLINE_EXCEEDED,
         owner=Owner.CONFIGURATION,
         action=Action.FAIL,
-        matches=_pod_deadline,
-        remedy="raise deadline_seconds if the training needs longer",
+        matches=lambda pod: pod.reason == "DeadlineExceeded",
+        remedy="raise the pod's own activeDeadlineSeconds, or leave it out: deadline_seconds bounds the Job",
     ),
     Rule(
         category=Category.OUT_OF_MEMORY,
@@ -191,7 +136,7 @@ RULES: Final[tuple[Rule, ...]] = (
         owner=Owner.INFRASTRUCTURE,
         action=Action.RETRY,
         matches=_admission_failed,
-        remedy="check the node: it turned the pod away after the scheduler had chosen it",
+        remedy="check the node: it turned the pod away, or put it out, before it had containers",
     ),
     Rule(
         category=Category.KILLED,
@@ -204,7 +149,7 @@ RULES: Final[tuple[Rule, ...]] = (
         category=Category.APPLICATION_ERROR,
         owner=Owner.APPLICATION,
         action=Action.RETRY,
-        matches=_failed,
+        matches=lambda pod: pod.failure is not None and pod.failure.exit_code is not None,
         remedy="read the log of the failed attempt: the program ended by itself",
     ),
 )
@@ -215,13 +160,19 @@ _UNKNOWN_REMEDY: Final = "look at the Job and its pods (kubectl describe job): n
 def classify_pod(pod: PodObservation) -> Verdict | None:
     """Give the verdict on an attempt that did not succeed; None while it runs, waits, or has succeeded.
 
-    An attempt that ended in a way that no rule knows is UNKNOWN, which retries: it is never taken for success.
+    A live pod that is being taken away is judged already. An attempt that ended in a way that no rule knows is UNKNOWN,
+    which retries: it is never taken for success.
     """
     if pod.phase == "Succeeded" or (not pod.ended and not pod.gone and pod.disruption is None):
         return None
-    container = _failed_container(pod)
     for rule in RULES:
-        if _holds(rule, pod, container):
+        if rule.exit_code is not None:
+            container = next((c for c in _failed_containers(pod) if c.exit_code == rule.exit_code), None)
+            holds = container is not None
+        else:
+            container = pod.failure
+            holds = rule.matches is not None and rule.matches(pod)
+        if holds:
             return Verdict(
                 category=rule.category,
                 owner=rule.owner,
@@ -233,24 +184,18 @@ def classify_pod(pod: PodObservation) -> Verdict | None:
         category=Category.UNKNOWN,
         owner=Owner.INFRASTRUCTURE,
         action=Action.RETRY,
-        summary=_summary(pod, container),
+        summary=_summary(pod, pod.failure),
         remedy=_UNKNOWN_REMEDY,
     )
 
 
-def _holds(rule: Rule, pod: PodObservation, container: ContainerObservation | None) -> bool:
-    if rule.exit_code is not None:
-        return container is not None and container.exit_code == rule.exit_code
-    return rule.matches is not None and rule.matches(pod, container)
+def rule_for_exit_code(exit_code: int) -> Rule | None:
+    """Give the row for an exit code, if there is one."""
+    return next((rule for rule in RULES if rule.exit_code == exit_code), None)
 
 
-def _failed_container(pod: PodObservation) -> ContainerObservation | None:
-    """Give the container that explains the failure: an init container first, then the training's, then any other."""
-    training = [pod.training] if pod.training else []
-    for container in [*pod.init_containers, *training, *pod.containers]:
-        if container.state is ContainerState.TERMINATED and container.exit_code != 0:
-            return container
-    return None
+def _failed_containers(pod: PodObservation) -> list[ContainerObservation]:
+    return [container for container in (*pod.init_containers, *pod.containers) if container.failed]
 
 
 def _summary(pod: PodObservation, container: ContainerObservation | None) -> str:
@@ -260,27 +205,30 @@ def _summary(pod: PodObservation, container: ContainerObservation | None) -> str
     if container is None:
         said = pod.message or ("it is gone and its end was not seen" if pod.gone else "no container reported an end")
         return f"{where} failed{f' ({pod.reason})' if pod.reason else ''}: {said}"
-    reason = f", {container.reason}" if container.reason not in ("", "Error") else ""
-    if pod.reason:
-        reason += f", {pod.reason}"
-    return (
-        f"{where}: container {container.name} exited with {container.exit_code}{reason}{_signal(container.exit_code)}"
-    )
+    return f"{where}: container {container.name} {_ending(container, pod.reason)}{_words(container)}"
 
 
-def _signal(exit_code: int | None) -> str:
-    names = {137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 134: "SIGABRT"}
-    return f" ({names[exit_code]})" if exit_code in names else ""
-
-
-def policy_rules() -> list[dict[str, object]]:
-    """Give the podFailurePolicy rules that the table compiles to: Ignore for disruptions first, then FailJob for the
-    exit codes that no repetition helps. What RETRY says is what Kubernetes does anyway.
-
-    https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
-    """
-    final = sorted(rule.exit_code for rule in RULES if rule.exit_code is not None and rule.action is Action.FAIL)
-    return [
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [int(code) for code in final]}},
+def _ending(container: ContainerObservation, pod_reason: str) -> str:
+    code = container.exit_code
+    if code is None:
+        return "ended without an exit code"
+    details = [
+        detail
+        for detail in (
+            _KILLED_BY.get(code) or _CRASHED_BY.get(code),
+            container.reason if container.reason not in ("", "Error") else None,
+            pod_reason or None,
+        )
+        if detail
     ]
+    return f"exited with {code}" + (f" ({', '.join(details)})" if details else "")
+
+
+def _words(container: ContainerObservation) -> str:
+    """Give what the program itself said about its end: its result's error, or the last line of any other message."""
+    try:
+        words = parse_result(container.message).error or ""
+    except ContractError:
+        words = next((line for line in reversed(container.message.splitlines()) if line.strip()), "")
+    words = " ".join(words.split())
+    return f": {words[:_LONGEST_WORDS]}" if words else ""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Final
 
-from gpu_training.core.errors import DataVersionError
+from gpu_training.core.errors import DataVersionError, shown
 from gpu_training.core.fields import nearest
 
 VERSION_ID: Final = r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}"
+_ID_WORDS: Final = "an id (1 to 128 letters, digits and `._+-`, a letter or digit first)"
 DIGEST: Final = r"sha256:[0-9a-f]{64}"
+_TIME_WORDS: Final = "an ISO 8601 time and its offset, e.g. 2026-03-01T00:00:00+00:00,"
 LATEST: Final = "latest"
 AS_OF: Final = "as of "
 _SHOWN: Final = 5
@@ -56,46 +58,53 @@ class KnownVersion:
 def parse_data_version(document: object) -> DataVersion:
     """Give the data version in a document.
 
-    :raises DataVersionError: absent, empty, or a field that is missing or malformed.
+    :raises DataVersionError: absent, empty, or a field that is missing, unknown or malformed.
     """
     if not isinstance(document, Mapping) or not document:
         raise DataVersionError(
-            f"data_version={document!r}: a data version document is expected; does the task before resolve one?"
+            f"data_version={shown(document)}: a data version document is expected; does the task before resolve one?"
         )
-    names = tuple(DataVersion.__dataclass_fields__)
-    values = {}
-    for name in names:
-        value = document.get(name)
-        if not isinstance(value, str) or not value.strip():
-            raise DataVersionError(f"data_version.{name}={value!r}: a non-empty text is expected")
-        values[name] = value
-    if unknown := set(document) - set(names):
-        raise DataVersionError(
-            f"data_version: unknown fields {sorted(map(str, unknown))}; known are {', '.join(names)}"
-        )
-    for name, pattern in (("id", VERSION_ID), ("digest", DIGEST)):
-        if re.fullmatch(pattern, values[name]) is None:
-            raise DataVersionError(f"data_version.{name}={values[name]!r}: {pattern} is expected")
-    return DataVersion(**values)
+    names = tuple(entry.name for entry in fields(DataVersion))
+    for key in document:
+        if key not in names:
+            known = ", ".join(names)
+            raise DataVersionError(
+                f"data_version: unknown field {shown(key)}{nearest(str(key), names)}; known are {known}"
+            )
+    version = DataVersion(**{name: _field(document, name) for name in names})
+    if re.fullmatch(VERSION_ID, version.id) is None:
+        raise DataVersionError(f"data_version.id={shown(version.id)}: {_ID_WORDS} is expected")
+    if re.fullmatch(DIGEST, version.digest) is None:
+        raise DataVersionError(f"data_version.digest={shown(version.digest)}: `sha256:` and 64 hex digits are expected")
+    if _time(version.created_at) is None:
+        raise DataVersionError(f"data_version.created_at={shown(version.created_at)}: {_TIME_WORDS} is expected")
+    return version
 
 
-def check_reference(ref: str) -> str:
+def _field(document: Mapping[object, object], name: str) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise DataVersionError(f"data_version.{name}={shown(value)}: a printable text, not an empty one, is expected")
+    return value
+
+
+def check_reference(ref: object) -> str:
     """Give the reference, stripped.
 
     :raises DataVersionError: empty, or neither `latest`, nor an id, nor `as of` an ISO 8601 time with an offset.
     """
-    ref = ref.strip()
-    if ref == LATEST or re.fullmatch(VERSION_ID, ref):
-        return ref
-    if ref.startswith(AS_OF) and _time(ref.removeprefix(AS_OF)) is not None:
-        return ref
+    text = ref.strip() if isinstance(ref, str) else ""
+    if text == LATEST or re.fullmatch(VERSION_ID, text):
+        return text
+    if text.startswith(AS_OF) and _time(text.removeprefix(AS_OF)) is not None:
+        return text
     raise DataVersionError(
-        f"data version {ref!r}: `{LATEST}`, an id, or `{AS_OF}<time>` (ISO 8601 with an offset, "
-        f"e.g. `{AS_OF}2026-03-01T00:00:00+00:00`) is expected"
+        f"data version {shown(ref)}: `{LATEST}`, {_ID_WORDS}, or `{AS_OF}<time>` with {_TIME_WORDS} is expected"
     )
 
 
 def _time(text: str) -> float | None:
+    """Give seconds since 1970; None for what is no time, or one whose offset from UTC is not said."""
     try:
         parsed = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -114,15 +123,9 @@ def select_version(known: Iterable[KnownVersion], ref: str, run_after: float) ->
     versions = sorted(known, key=lambda version: (version.created_at, version.id))
     if not versions:
         raise DataVersionError(f"data version {ref!r}: the source has no versions yet; publish one first")
-    if ref == LATEST or ref.startswith(AS_OF):
-        moment = run_after if ref == LATEST else _time(ref.removeprefix(AS_OF)) or 0.0
-        old_enough = [version for version in versions if version.created_at <= moment]
-        if not old_enough:
-            at, oldest = _show(moment), versions[0]
-            raise DataVersionError(
-                f"data version {ref!r}: none was there at {at}; the oldest is {oldest.id} of {_show(oldest.created_at)}"
-            )
-        return old_enough[-1]
+    moment = run_after if ref == LATEST else _time(ref.removeprefix(AS_OF)) if ref.startswith(AS_OF) else None
+    if moment is not None:
+        return _newest(versions, ref, moment)
     for version in versions:
         if version.id == ref:
             return version
@@ -131,5 +134,20 @@ def select_version(known: Iterable[KnownVersion], ref: str, run_after: float) ->
     raise DataVersionError(f"data version {ref!r} is unknown{guess}; the newest are: {newest}")
 
 
+def _newest(versions: Sequence[KnownVersion], ref: str, moment: float) -> KnownVersion:
+    """Give the newest of the sorted versions that was there at a moment."""
+    old_enough = [version for version in versions if version.created_at <= moment]
+    if not old_enough:
+        oldest = versions[0]
+        raise DataVersionError(
+            f"data version {ref!r}: none was there at {_show(moment)}; the oldest is {oldest.id} "
+            f"of {_show(oldest.created_at)}"
+        )
+    return old_enough[-1]
+
+
 def _show(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    try:
+        return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:g} seconds since 1970"

@@ -7,39 +7,20 @@ training has ended is not taken back by anything that Kubernetes can report late
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from gpu_training.contract import ContractError, Result, ResultStatus, parse_result
-from gpu_training.core.attempts import Attempt, attempts_of
-from gpu_training.core.classify import Action, Category, Owner, Verdict
-from gpu_training.core.observation import (
-    Condition,
-    ContainerState,
-    JobObservation,
-    Observation,
-    PodObservation,
-)
-
-
-class Phase(StrEnum):
-    """What a training that has not ended is doing. Stable names."""
-
-    PENDING = "pending"
-    """The Job has no pod yet."""
-    SUSPENDED = "suspended"
-    QUEUED = "queued"
-    """A pod waits for a node."""
-    STARTING = "starting"
-    """On a node: image, volumes, init containers."""
-    RUNNING = "running"
-    RETRYING = "retrying"
-    """An attempt ended; the Job starts the next one after its back-off."""
-    FINISHING = "finishing"
-    """The end is decided; pods are being ended or the Job's condition is on its way."""
-    STOPPING = "stopping"
-    """The Job is being deleted."""
+from gpu_training.contract import Result
+from gpu_training.core.attempts import Attempt, attempts_of, total_gpu_seconds
+from gpu_training.core.classify import rule_for_exit_code
+from gpu_training.core.observation import Condition, Observation
+from gpu_training.core.phase import Phase as Phase
+from gpu_training.core.phase import Wait as Wait
+from gpu_training.core.phase import describe
+from gpu_training.core.results import is_absence, read_result
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 
 class OutcomeKind(StrEnum):
@@ -62,17 +43,6 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
-    """It has not ended.
-
-    :param detail: one line for the log: why it waits or where it runs.
-    """
-
-    phase: Phase
-    detail: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """It has ended.
 
@@ -86,13 +56,11 @@ class Outcome:
     result: Result | None = None
 
 
-_RETRY_LOST: Final = Verdict(
-    category=Category.DELETED,
-    owner=Owner.INFRASTRUCTURE,
-    action=Action.RETRY,
-    summary="the Job is gone and its end was not seen: somebody deleted it, or its TTL ran out unwatched",
-    remedy="see the cluster's audit log for who deleted it; a retry trains again",
-)
+# What happened to an attempt, not what it did: another attempt's own failure explains more.
+_CIRCUMSTANCES: Final = frozenset({Category.DISRUPTED, Category.KILLED, Category.INTERRUPTED, Category.UNKNOWN})
+
+# "Container c for pod ns/name failed with exit code 42 matching FailJob rule at index 0"
+_POLICY_MESSAGE: Final = re.compile(r"failed with exit code ([0-9]{1,3}) matching FailJob rule")
 
 
 def decide(observation: Observation, policy: Policy, now: float) -> Wait | Outcome:
@@ -104,125 +72,98 @@ def decide(observation: Observation, policy: Policy, now: float) -> Wait | Outco
     """
     attempts = attempts_of(observation, now)
     job = observation.job
-    if job is not None:
-        if job.condition("Complete") is not None:
-            return _completed(observation, policy, attempts)
-        failed = job.condition("Failed")
-        if failed is not None:
-            return _failed(failed, attempts)
-    if observation.gone or job is None:
+    if job is not None and job.condition("Complete") is not None:
+        return _completed(observation, policy, attempts)
+    failed = job.condition("Failed") if job is not None else None
+    if failed is not None:
+        return _failed(failed, attempts)
+    if observation.gone:
         return _gone(observation, policy, attempts)
-    return _waiting(job, observation)
+    return describe(job, observation.pods, attempts)
 
 
 def _completed(observation: Observation, policy: Policy, attempts: tuple[Attempt, ...]) -> Outcome:
-    verdict, result = _read_result(observation)
-    if verdict is not None and policy.result_required:
-        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=verdict)
-    return Outcome(kind=OutcomeKind.SUCCEEDED, attempts=attempts, result=result)
-
-
-def _read_result(observation: Observation) -> tuple[Verdict | None, Result | None]:
-    """Give the result of the pod that succeeded, or the verdict on its absence."""
-    succeeded = [pod for pod in observation.pods if pod.phase == "Succeeded"]
-    if not succeeded:
-        return _result_verdict(Category.RESULT_MISSING, "the Job is Complete, but no pod that succeeded was seen"), None
-    problems = []
-    for pod in succeeded:
-        message = pod.training.message if pod.training else ""
-        try:
-            result = parse_result(message)
-        except ContractError as exc:
-            category = Category.RESULT_INVALID if message.strip() else Category.RESULT_MISSING
-            problems.append(_result_verdict(category, f"pod {pod.name}: {exc}"))
-            continue
-        if result.status is not ResultStatus.TRAINED:
-            said = f"pod {pod.name} exited with 0, but its result says {result.status}: {result.error}"
-            problems.append(_result_verdict(Category.RESULT_INVALID, said))
-            continue
-        return None, result
-    return problems[0], None
-
-
-def _result_verdict(category: Category, summary: str) -> Verdict:
-    remedy = "the training program has to write its result document (contract.render_result) before it exits with 0"
-    return Verdict(category=category, owner=Owner.APPLICATION, action=Action.FAIL, summary=summary, remedy=remedy)
+    found = read_result(observation)
+    if isinstance(found, Result):
+        return Outcome(kind=OutcomeKind.SUCCEEDED, attempts=attempts, result=found)
+    if is_absence(found) and not policy.result_required:
+        return Outcome(kind=OutcomeKind.SUCCEEDED, attempts=attempts)
+    return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=found)
 
 
 def _failed(condition: Condition, attempts: tuple[Attempt, ...]) -> Outcome:
-    if condition.reason == "DeadlineExceeded":
-        verdict = Verdict(
-            category=Category.DEADLINE_EXCEEDED,
-            owner=Owner.CONFIGURATION,
-            action=Action.FAIL,
-            summary=f"the Job's deadline (deadline_seconds) has passed: {condition.message}",
-            remedy="raise deadline_seconds if the training needs longer; it counts waiting for a node and retries too",
-        )
-        return Outcome(kind=OutcomeKind.TIMED_OUT, attempts=attempts, verdict=verdict)
-    return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=_explain(condition, attempts))
+    if condition.reason != "DeadlineExceeded":
+        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=_explain(condition, attempts))
+    held = [attempt for attempt in attempts if attempt.gpu_seconds > 0]
+    spent = f"{len(held)} attempts used {total_gpu_seconds(held):g} GPU-seconds" if held else "no attempt got a node"
+    verdict = Verdict(
+        category=Category.DEADLINE_EXCEEDED,
+        owner=Owner.CONFIGURATION,
+        action=Action.FAIL,
+        summary=f"the Job's deadline (deadline_seconds) has passed: {condition.message or 'no message'}; {spent}",
+        remedy="raise deadline_seconds if the training needs longer; it counts waiting for a node and retries too",
+    )
+    return Outcome(kind=OutcomeKind.TIMED_OUT, attempts=attempts, verdict=verdict)
 
 
 def _explain(condition: Condition, attempts: tuple[Attempt, ...]) -> Verdict:
-    """Give the newest verdict that is the attempt's own, else the newest at all, else the Job's words."""
+    """Give what explains a Failed Job: the newest failure that an attempt is itself the cause of, else the newest
+    attempt's, else the Job's own words."""
     verdicts = [attempt.verdict for attempt in reversed(attempts) if attempt.verdict is not None]
-    own = [verdict for verdict in verdicts if verdict.category is not Category.DISRUPTED]
-    if own or verdicts:
-        return (own or verdicts)[0]
+    if condition.reason == "PodFailurePolicy":
+        # A rule has said that no repetition helps, be it one of a base document that the table does not know.
+        found = next((verdict for verdict in verdicts if verdict.action is Action.FAIL), None)
+        return replace(found or _newest(verdicts) or _from_words(condition), action=Action.FAIL)
+    return _newest(verdicts) or _from_words(condition)
+
+
+def _newest(verdicts: list[Verdict]) -> Verdict | None:
+    causes = [verdict for verdict in verdicts if verdict.category not in _CIRCUMSTANCES]
+    return next(iter(causes or verdicts), None)
+
+
+def _from_words(condition: Condition) -> Verdict:
+    """Give the verdict when no pod was seen to end: what the Job's message tells."""
+    said = f"{condition.reason or 'no reason'}: {condition.message or 'no message'}"
+    match = _POLICY_MESSAGE.search(condition.message)
+    rule = rule_for_exit_code(int(match[1])) if match else None
     return Verdict(
-        category=Category.UNKNOWN,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        summary=f"the Job failed ({condition.reason or 'no reason'}): {condition.message or 'no message'}; no pod seen",
-        remedy="look at the Job's events (kubectl describe job)",
+        category=rule.category if rule else Category.UNKNOWN,
+        owner=rule.owner if rule else Owner.INFRASTRUCTURE,
+        action=rule.action if rule else Action.RETRY,
+        summary=f"the Job failed ({said}); no pod was seen to end",
+        remedy=rule.remedy if rule else "look at the Job's events (kubectl describe job)",
     )
 
 
 def _gone(observation: Observation, policy: Policy, attempts: tuple[Attempt, ...]) -> Outcome:
-    """What was last seen of a Job that is gone counts: a pod that had succeeded with a valid result is a success."""
-    verdict, result = _read_result(observation)
-    if verdict is None:
-        return Outcome(kind=OutcomeKind.SUCCEEDED, attempts=attempts, result=result)
-    return Outcome(kind=OutcomeKind.LOST, attempts=attempts, verdict=_RETRY_LOST)
-
-
-def _waiting(job: JobObservation, observation: Observation) -> Wait:
-    if job.deleting:
-        return Wait(phase=Phase.STOPPING, detail="the Job is being deleted")
-    target = job.condition("FailureTarget") or job.condition("SuccessCriteriaMet")
+    """Decide by what was last seen of a Job that is gone: an end that Kubernetes would have reached counts."""
+    job = observation.job
+    target = job.condition("FailureTarget") if job is not None else None
     if target is not None:
-        return Wait(phase=Phase.FINISHING, detail=target.message or target.reason or "ending")
-    if job.suspended or job.condition("Suspended") is not None:
-        suspended = job.condition("Suspended")
-        return Wait(phase=Phase.SUSPENDED, detail=suspended.message if suspended else "suspended")
-    live = [pod for pod in observation.pods if not pod.ended and not pod.gone]
-    if live:
-        return _waiting_on(live[-1])
-    if any(pod.phase == "Succeeded" for pod in observation.pods):
-        return Wait(phase=Phase.FINISHING, detail="the pod succeeded; the Job's condition is on its way")
-    if observation.pods:
-        last = attempts_of(observation, 0.0)[-1]
-        why = last.verdict.summary if last.verdict else f"pod {last.pod} ended"
-        return Wait(phase=Phase.RETRYING, detail=f"attempt {last.number} ended: {why}")
-    return Wait(phase=Phase.PENDING, detail="the Job has no pod yet")
+        return _failed(target, attempts)
+    if _all_succeeded(observation):
+        return _completed(observation, policy, attempts)
+    final = next((a.verdict for a in attempts if a.verdict is not None and a.verdict.action is Action.FAIL), None)
+    if final is not None:
+        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=final)
+    last = next((a.verdict.summary for a in reversed(attempts) if a.verdict is not None), "no attempt was seen")
+    verdict = Verdict(
+        category=Category.DELETED,
+        owner=Owner.INFRASTRUCTURE,
+        action=Action.RETRY,
+        summary=f"the Job is gone and its end was not seen: somebody deleted it, or its TTL ran out unwatched; {last}",
+        remedy="see the cluster's audit log for who deleted it; a retry trains again",
+    )
+    return Outcome(kind=OutcomeKind.LOST, attempts=attempts, verdict=verdict)
 
 
-def _waiting_on(pod: PodObservation) -> Wait:
-    training = pod.training
-    if training is not None and training.state is ContainerState.RUNNING:
-        return Wait(phase=Phase.RUNNING, detail=f"pod {pod.name} on {pod.node}")
-    if training is not None and training.state is ContainerState.TERMINATED:
-        return Wait(phase=Phase.FINISHING, detail=f"pod {pod.name}: {training.name} exited with {training.exit_code}")
-    if not pod.node:
-        scheduled = pod.condition("PodScheduled")
-        why = scheduled.message if scheduled and not scheduled.holds and scheduled.message else "waiting for a node"
-        return Wait(phase=Phase.QUEUED, detail=f"pod {pod.name}: {why}")
-    return Wait(phase=Phase.STARTING, detail=f"pod {pod.name} on {pod.node}: {_starting(pod)}")
-
-
-def _starting(pod: PodObservation) -> str:
-    for container in (*pod.init_containers, *pod.containers):
-        if container.state is ContainerState.RUNNING:
-            return f"{container.name} runs"
-        if container.state is ContainerState.WAITING and container.reason not in ("", "PodInitializing"):
-            return f"{container.name}: {container.reason}{': ' + container.message if container.message else ''}"
-    return "starting"
+def _all_succeeded(observation: Observation) -> bool:
+    job = observation.job
+    if job is not None and job.condition("SuccessCriteriaMet") is not None:
+        return True
+    needed = 1 if job is None or job.completions is None else job.completions
+    if job is not None and job.completions is None and (job.parallelism or 1) > 1:
+        return False  # a work queue: only the Job controller knows when it is empty
+    succeeded = {pod.uid if pod.index is None else pod.index for pod in observation.pods if pod.phase == "Succeeded"}
+    return len(succeeded) >= max(1, needed)

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import reprlib
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gpu_training.core.classify import Verdict
+    from gpu_training.core.verdict import Verdict
+
+_LONGEST_SHOWN: Final = 160
+
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 120
+_REPR.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """Give a value as it stands in a message: on one line, of bounded length, however large or odd the value is."""
+    try:
+        text = _REPR.repr(value)
+    except Exception:  # a message about bad input must not fail on that input
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+
+
+def _shown_path(path: str) -> str:
+    return path if len(path) <= _LONGEST_SHOWN and path.isprintable() else shown(path)
 
 
 class GpuTrainingError(Exception):
@@ -21,7 +41,7 @@ class ConfigurationError(GpuTrainingError):
     """
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{field}={value!r}: {allowed}")
+        super().__init__(f"{_shown_path(field)}={shown(value)}: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed

@@ -31,6 +31,7 @@ ANNOTATION_OWNER: Final = PREFIX + "owner"
 """The task try that waits on the Job now, as JSON; rewritten when a retry adopts the Job."""
 
 _MAX_NAME: Final = 63
+_COUNTERS_BELOW: Final = 10**9
 # An Indexed Job's pods append `-<index>`; five digits are the most that Kubernetes' limit on completions leaves useful.
 _INDEX_ROOM: Final = 6
 
@@ -63,7 +64,7 @@ class TaskTry:
             return None
         if not all(isinstance(part, str) for part in (dag_id, run_id, task_id)):
             return None
-        if not all(isinstance(part, int) for part in (map_index, try_number)):
+        if not all(isinstance(part, int) and not isinstance(part, bool) for part in (map_index, try_number)):
             return None
         return cls(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index, try_number=try_number)
 
@@ -78,8 +79,8 @@ class Identity:
 
     :param deployment: id of the Airflow deployment; two deployments that share a namespace never meet.
     :param fingerprint: `sha256:<hex>` of :func:`fingerprint`.
-    :param generation: counter in the lineage, from 1.
-    :param number: number of the Job in the lineage, from 1.
+    :param generation: counter in the lineage, from 1; below a billion, so that names always fit.
+    :param number: number of the Job in the lineage, from 1; below a billion, too.
     """
 
     model: str
@@ -91,21 +92,37 @@ class Identity:
     data_digest: str
     owner: TaskTry
 
+    def __post_init__(self) -> None:
+        for name in ("generation", "number"):
+            if not 1 <= getattr(self, name) < _COUNTERS_BELOW:
+                raise ValueError(f"{name}={getattr(self, name)}: from 1 to {_COUNTERS_BELOW - 1} is allowed")
+
 
 def fingerprint(spec: TrainingSpec, data_digest: str) -> str:
     """Give `sha256:<hex>` of what makes two trainings the same work: model, data, image, program, arguments,
     non-secret environment and the declared code version. Resources, clocks, queue and priority are not part of it: the
-    same work on a bigger GPU is the same work."""
+    same work on a bigger GPU is the same work.
+
+    An image with a digest counts by the digest alone, from whatever registry it comes. ConfigMaps count by their names:
+    what they hold is not seen here.
+    """
     work = {
         "model": spec.model,
         "data": data_digest,
-        "image": spec.image,
+        "image": image_identity(spec.image),
         "entrypoint": list(spec.entrypoint),
         "arguments": dict(spec.arguments),
         "environment": dict(spec.environment),
+        "environment_from": list(spec.environment_from_config_maps),
         "code_version": spec.code_version,
     }
     return "sha256:" + _hash(json.dumps(work, sort_keys=True, separators=(",", ":")))
+
+
+def image_identity(image: str) -> str:
+    """Give what tells an image from others: its digest, or the whole reference where a tag is all there is."""
+    _, _, digest = image.partition("@")
+    return digest or image
 
 
 def _hash(text: str) -> str:
@@ -158,14 +175,18 @@ def label_value(text: str) -> str:
 
 
 def identity_annotations(identity: Identity) -> dict[str, str]:
-    """Give the annotations with the full values behind the labels' hashes."""
+    """Give the annotations that Job and pods carry: the full values behind the labels' hashes."""
     return {
         ANNOTATION_FINGERPRINT: identity.fingerprint,
         ANNOTATION_GENERATION: str(identity.generation),
         ANNOTATION_DATA_VERSION: identity.data_version,
         ANNOTATION_DATA_DIGEST: identity.data_digest,
-        ANNOTATION_OWNER: identity.owner.to_text(),
     }
+
+
+def owner_annotation(owner: TaskTry) -> dict[str, str]:
+    """Give the annotation that names who waits on a Job; for the Job alone, since it is rewritten at adoption."""
+    return {ANNOTATION_OWNER: owner.to_text()}
 
 
 def is_ours(identity: Identity, job_labels: Mapping[str, str], job_annotations: Mapping[str, str]) -> bool:

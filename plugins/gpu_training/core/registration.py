@@ -66,7 +66,7 @@ def plan_registration(trained: TrainedModel, known: Iterable[KnownModelVersion],
         for version in known
         if version.usable and all(version.tags.get(tag) == tags[tag] for tag in (TAG_FINGERPRINT, TAG_GENERATION))
     ]
-    oldest = min(same, key=lambda version: int(version.version) if version.version.isdigit() else 0, default=None)
+    oldest = min(same, key=lambda version: (len(version.version), version.version), default=None)
     return RegistrationPlan(
         registered_model=trained.registered_model,
         model_uri=trained.model_uri,

@@ -1,0 +1,64 @@
+"""What an attempt's end means, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Owner(StrEnum):
+    """Who has to act. Stable names."""
+
+    APPLICATION = "application"
+    INFRASTRUCTURE = "infrastructure"
+    CONFIGURATION = "configuration"
+
+
+class Action(StrEnum):
+    """What a rule asks for. Stable names."""
+
+    FAIL = "fail"
+    """No repetition helps: the Job fails at once, and Airflow does not retry."""
+    RETRY = "retry"
+    """Repeating may help: it counts against the Job's backoff limit, then against Airflow's retries."""
+    WAIT = "wait"
+    """Not the program's fault: the replacement pod does not count."""
+
+
+class Category(StrEnum):
+    """What happened. Stable names: they reach XCom, labels and alerts, and are never renamed."""
+
+    DISRUPTED = "disrupted"
+    BAD_CONFIGURATION = "bad_configuration"
+    BAD_DATA = "bad_data"
+    CUDA_OUT_OF_MEMORY = "cuda_out_of_memory"
+    NAN_LOSS = "nan_loss"
+    COMMUNICATION_TIMEOUT = "communication_timeout"
+    INTERRUPTED = "interrupted"
+    OUT_OF_MEMORY = "out_of_memory"
+    START_ERROR = "start_error"
+    ADMISSION_FAILED = "admission_failed"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    KILLED = "killed"
+    APPLICATION_ERROR = "application_error"
+    RESULT_MISSING = "result_missing"
+    RESULT_INVALID = "result_invalid"
+    DELETED = "deleted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What happened, whose it is, and what to do.
+
+    :param category: stable, for machines.
+    :param summary: one sentence with the facts, for the task log.
+    :param remedy: what the owner does next.
+    :param action: whether repeating helps.
+    """
+
+    category: Category
+    owner: Owner
+    summary: str
+    remedy: str
+    action: Action
