@@ -9,7 +9,6 @@ import importlib.util
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +41,8 @@ def remove(home: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def airflow_database() -> Iterator[None]:
+def airflow_database() -> None:
     """Airflow's tables, made once a session."""
     from airflow.utils.db import initdb
 
     initdb()
-    yield
