@@ -28,6 +28,15 @@ format: .venv/.installed ## format and sort imports
 demo: .venv/.installed ## everything on this machine, one training; stays up until Ctrl-C. ONCE=1 ends it; MODEL=, STATE=
 	@$(BIN)/python -m stack.demo $(if $(ONCE),--once) $(if $(MODEL),--model $(MODEL)) $(if $(STATE),--state $(STATE))
 
+sandbox-up: .venv/.installed ## a Kubernetes cluster on this machine; NODES=, GPUS= (a node), STATE= (its folder)
+	@$(BIN)/python -m sandbox up $(if $(NODES),--nodes $(NODES)) $(if $(GPUS),--gpus $(GPUS)) $(if $(STATE),--state $(STATE))
+
+sandbox-down: .venv/.installed ## end the cluster and remove all of it; STATE=
+	@$(BIN)/python -m sandbox down $(if $(STATE),--state $(STATE))
+
+sandbox-status: .venv/.installed ## versions, ports, processes, nodes, pods, memory; JSON=1, STATE=
+	@$(BIN)/python -m sandbox status $(if $(JSON),--json) $(if $(STATE),--state $(STATE))
+
 test: .venv/.installed ## every tier that this machine can run, a line a tier
 	$(PYTHON) tests/run_tiers.py
 
@@ -40,4 +49,4 @@ wheel: ## build/dist/*.whl of the package
 clean: ## what was built; the binary cache stays
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install lock check format demo test wheel clean
+.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status test wheel clean
