@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.model import DataSourceKind, Verification, parse_data_settings, parse_model
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytestmark = pytest.mark.core
 
@@ -139,7 +139,7 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), BROKEN, ids=[f"{path}={value}"[:60] for path, value, _ in BROKEN])
+@pytest.mark.parametrize(("path", "value", "message"), BROKEN, ids=[f"{row[0]}={row[1]}"[:60] for row in BROKEN])
 def test_what_is_wrong_is_told_with_field_value_and_what_is_allowed(path: str, value: object, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_model(changed(path, value))
@@ -197,12 +197,8 @@ def paths(body: Mapping[str, Any], prefix: str = "") -> list[str]:
 
 @given(path=st.sampled_from(paths(DOCUMENT)), value=VALUES)
 def test_whatever_stands_in_a_field_there_is_a_model_or_one_clear_error(path: str, value: object) -> None:
-    try:
-        model = parse_model(changed(path, value))
-    except ConfigurationError as error:
-        assert str(error)
-    else:
-        model.training_on_demand()
+    with contextlib.suppress(ConfigurationError):
+        parse_model(changed(path, value)).training_on_demand()
 
 
 @given(VALUES)
