@@ -46,7 +46,7 @@ from gpu_training.triggers.training import TrainingJobTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from kubernetes.client import V1Job, V1Pod
+    from kubernetes.client import V1Job
 
     from gpu_training.cluster.connection import ClusterAddress
     from gpu_training.cluster.jobs import HeldJob
@@ -204,25 +204,19 @@ class GpuTrainingOperator(KubernetesJobOperator):
     def build_job_request_obj(self, context: Context | None = None) -> V1Job:
         """Give the stock operator's Job, in which what was set explicitly wins over the template: also 0 and False."""
         template = job_from_document(self.full_job_spec)
-        given, self.full_job_spec = self.full_job_spec, template
+        given, push = self.full_job_spec, self.do_xcom_push
+        # The stock XCom sidecar runs on when the training fails; results come from the termination message.
+        self.full_job_spec, self.do_xcom_push = template, False
         try:
             job = super().build_job_request_obj(context)
         finally:
-            self.full_job_spec = given
+            self.full_job_spec, self.do_xcom_push = given, push
         if self._asked_parallelism is None and template is not None and template.spec is not None:
             job.spec.parallelism = 1 if template.spec.parallelism is None else template.spec.parallelism
         if self.suspend is not None:
             job.spec.suspend = self.suspend
         refuse_idle_pods(job.spec.parallelism, job.spec.completions)
         return job
-
-    def build_pod_request_obj(self, context: Context | None = None, **kwargs: Any) -> V1Pod:
-        """Give the stock operator's pod, without its XCom sidecar, which runs on when the training fails."""
-        push, self.do_xcom_push = self.do_xcom_push, False
-        try:
-            return super().build_pod_request_obj(context, **kwargs)
-        finally:
-            self.do_xcom_push = push
 
     def _is_validation(self) -> bool:
         return Fields({"validate_only": self.validate_only or False}).flag("validate_only", default=False)

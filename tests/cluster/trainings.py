@@ -1,0 +1,120 @@
+"""Runs the operator and its trigger against the sandbox, as the task runner and the triggerer would."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import json
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from airflow.sdk.bases.operator import ExecutorSafeguard
+from airflow.sdk.exceptions import TaskDeferred
+
+from gpu_training.operators.gpu_training import GpuTrainingOperator
+from gpu_training.triggers.training import TrainingJobTrigger
+
+RESULT = json.dumps({"v": 1, "status": "trained", "metrics": {"mae": 1.5}, "model_uri": "models:/m-1", "device": "cpu"})
+SUCCEED = f"echo hello; echo '{RESULT}' > /dev/termination-log"
+
+
+def spec(namespace: str, script: str, **changes: Any) -> dict[str, Any]:
+    """Give a training spec that runs a shell script."""
+    return {
+        "model": "shell",
+        "image": "sandbox-shell:1",
+        "entrypoint": ["sh", "-c", script],
+        "resources": {
+            "requests": {"cpu": "100m", "memory": "64Mi"},
+            "limits": {"memory": "64Mi", "nvidia.com/gpu": 1},
+        },
+        "shared_memory": "16Mi",
+        "deadline_seconds": 120,
+        "backoff_limit": 0,
+        "ttl_seconds_after_finished": 600,
+        "namespace": namespace,
+        **changes,
+    }
+
+
+def data_version(name: str = "2013-w01") -> dict[str, str]:
+    return {
+        "source": "flights",
+        "ref": "latest",
+        "id": name,
+        "digest": "sha256:" + hashlib.sha256(name.encode()).hexdigest(),
+        "uri": f"s3://flights/versions/{name}/manifest.json",
+        "created_at": "2013-01-08T00:00:00+00:00",
+    }
+
+
+@dataclass
+class TaskInstance:
+    """What the operator sees of a task instance; its XComs stay readable."""
+
+    run_id: str = field(default_factory=lambda: f"manual__{uuid.uuid4()}")
+    dag_id: str = "train_on_demand__shell"
+    task_id: str = "train"
+    map_index: int = -1
+    try_number: int = 1
+    max_tries: int = 0
+    start_date: datetime = field(default_factory=lambda: datetime.now(UTC))
+    xcoms: dict[str, Any] = field(default_factory=dict)
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        json.dumps(value)
+        self.xcoms[key] = value
+
+    def next_try(self) -> TaskInstance:
+        return TaskInstance(run_id=self.run_id, try_number=self.try_number + 1, max_tries=self.max_tries)
+
+    @property
+    def context(self) -> Any:
+        return {
+            "ti": self,
+            "run_id": self.run_id,
+            "dag_run": SimpleNamespace(run_id=self.run_id),
+            "dag": SimpleNamespace(),
+        }
+
+
+def operator(training: dict[str, Any], **changes: Any) -> GpuTrainingOperator:
+    parameters: dict[str, Any] = {"task_id": "train", "data_version": data_version(), "registered_model": "shell"}
+    return GpuTrainingOperator(training=training, **{**parameters, **changes})
+
+
+def execute(task: GpuTrainingOperator, instance: TaskInstance) -> Any:
+    """Run execute() as the task runner does."""
+    context = contextvars.copy_context()
+    context.run(ExecutorSafeguard.tracker.set, task)
+    return context.run(task.execute, instance.context)
+
+
+def defer(task: GpuTrainingOperator, instance: TaskInstance) -> TrainingJobTrigger:
+    """Run execute() until it defers, and give the trigger as the triggerer builds it: from its serialized form."""
+    try:
+        execute(task, instance)
+    except TaskDeferred as deferral:
+        path, arguments = deferral.trigger.serialize()
+        assert path == "gpu_training.triggers.training.TrainingJobTrigger"
+        return TrainingJobTrigger(**json.loads(json.dumps(arguments)))
+    raise AssertionError("the operator did not defer")
+
+
+def fire(trigger: TrainingJobTrigger) -> dict[str, Any]:
+    """Run a trigger to its end; it has to fire exactly once."""
+
+    async def run() -> list[Any]:
+        return [event.payload async for event in trigger.run()]
+
+    (payload,) = asyncio.run(asyncio.wait_for(run(), 120))
+    return dict(json.loads(json.dumps(payload)))
+
+
+def train(task: GpuTrainingOperator, instance: TaskInstance) -> dict[str, Any]:
+    """Defer, wait, resume."""
+    return task.execute_complete(instance.context, fire(defer(task, instance)))
