@@ -50,3 +50,6 @@ clean: ## what was built; the binary cache stays
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 .PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status test wheel clean
+
+bench-detect: .venv/.installed ## from a Job's final condition to the trigger's event
+	$(BIN)/python -m bench.detect

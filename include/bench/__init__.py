@@ -1,0 +1,1 @@
+"""Benchmarks: figures as ratios and percentiles of one run, never timed tests."""
