@@ -35,10 +35,12 @@ class JobReference:
 class Work:
     """What is trained, as it was when the Job was made: templates may render to something else when the task resumes.
 
+    :param image: as the spec names it.
     :param generation: counter in the lineage, from 1.
     """
 
     model: str
+    image: str
     fingerprint: str
     generation: int
     data_version: str
@@ -98,6 +100,7 @@ def from_payload(payload: object) -> TrainingEvent:
         job=JobReference(namespace=_text(job, "namespace"), name=_text(job, "name"), uid=_text(job, "uid")),
         work=Work(
             model=_text(work, "model"),
+            image=_text(work, "image"),
             fingerprint=_text(work, "fingerprint"),
             generation=_whole(work, "generation"),
             data_version=_text(work, "data_version"),

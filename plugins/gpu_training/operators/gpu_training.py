@@ -215,7 +215,6 @@ class GpuTrainingOperator(KubernetesJobOperator):
             job.spec.parallelism = 1 if template.spec.parallelism is None else template.spec.parallelism
         if self.suspend is not None:
             job.spec.suspend = self.suspend
-        refuse_idle_pods(job.spec.parallelism, job.spec.completions)
         return job
 
     def _is_validation(self) -> bool:

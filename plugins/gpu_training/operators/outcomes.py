@@ -9,7 +9,6 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from gpu_training.core.attempts import Attempt, total_gpu_seconds
-from gpu_training.core.classify import Action, Verdict
 from gpu_training.core.decide import OutcomeKind
 from gpu_training.core.errors import (
     ClusterRejected,
@@ -20,6 +19,7 @@ from gpu_training.core.errors import (
     TrainingFailed,
 )
 from gpu_training.core.events import EventError, TrainingEvent
+from gpu_training.core.verdict import Action, Verdict
 
 _FINAL = (ConfigurationError, DataVersionError, ClusterRejected, JobNameConflict, EventError)
 
@@ -60,7 +60,7 @@ def conclude(event: TrainingEvent) -> dict[str, Any]:
         "generation": work.generation,
         "data_version": work.data_version,
         "data_digest": work.data_digest,
-        "image": event.image,
+        "image": event.image or work.image,
         "attempts": len(outcome.attempts),
         "gpu_seconds": round(total_gpu_seconds(outcome.attempts), 3),
         "node_names": sorted({attempt.node for attempt in outcome.attempts if attempt.node}),

@@ -36,7 +36,6 @@ _SET_BY_US: Final[Mapping[str, str]] = {
     "name": "the Job's name is its identity",
     "random_name_suffix": "the Job's name is its identity",
     "base_container_name": "the training container's name is fixed, so that its end can be told from a sidecar's",
-    "automount_service_account_token": "a training has no business with the API server",
     "selector": "pods are found by the Job's UID",
     "manual_selector": "pods are found by the Job's UID",
     "wait_until_job_complete": "a training is always waited for",

@@ -50,6 +50,7 @@ class Plan:
         """Give what the trigger's event tells the operator when the task resumes."""
         return Work(
             model=self.spec.model,
+            image=self.spec.image,
             fingerprint=self.identity.fingerprint,
             generation=self.identity.generation,
             data_version=self.version.id,
