@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sandbox.process_spec import STATE_VARIABLE, ProcessSpec, ProcessStatus
-from sandbox.processes import Process, descendants, has_variables, read_process, snapshot
+from sandbox.processes import Process, descendants, has_variables, read_process, snapshot, with_descendants
 
 NAME_VARIABLE = "GPU_TRAINING_PROCESS"
 """Environment variable that says under which name a process, or the ancestor that started it, was run."""
@@ -90,11 +90,13 @@ class Child:
         reused = leader is not None and leader.start != self.start
         below = set() if reused else {process.pid for process in descendants(self.pid, processes)}
         mark = {NAME_VARIABLE: self.spec.name}
-        return [
+        roots = [
             each
             for each in descendants(os.getpid(), processes)
             if each.pid in below or (each.session == self.pid and not reused) or has_variables(each.pid, mark)
         ]
+        # What they started may have another session and a clean environment, as containers do.
+        return with_descendants(roots, processes)
 
 
 def _group_of(user: str | None) -> int | None:

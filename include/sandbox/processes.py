@@ -87,6 +87,14 @@ def descendants(pid: int, processes: Mapping[int, Process]) -> list[Process]:
     return found
 
 
+def with_descendants(roots: Iterable[Process], processes: Mapping[int, Process]) -> list[Process]:
+    """Give processes and all their descendants, each once."""
+    found = {root.pid: root for root in roots}
+    for root in list(found.values()):
+        found |= {each.pid: each for each in descendants(root.pid, processes)}
+    return list(found.values())
+
+
 def own_line(processes: Mapping[int, Process]) -> set[int]:
     """Give the pids of this process and of its ancestors."""
     line: set[int] = set()

@@ -30,6 +30,7 @@ from sandbox.processes import (
     own_line,
     read_process,
     snapshot,
+    with_descendants,
 )
 
 __all__ = ["STATE_VARIABLE", "ProcessSpec", "ProcessStatus", "Supervisor", "SupervisorError", "clean_stale"]
@@ -134,7 +135,8 @@ def clean_stale(folder: Path) -> list[int]:
     """End what a killed supervisor of this folder left running; nothing while a supervisor answers.
 
     Leftovers are known by recorded pid and start time, by the session that a recorded process led (programs that
-    rewrite their title destroy their environment in /proc), and by the environment variable.
+    rewrite their title destroy their environment in /proc), and by the environment variable. What they started goes
+    with them.
 
     :returns: the pids ended.
     :raises ProcessError: some could not be ended.
@@ -157,7 +159,8 @@ def clean_stale(folder: Path) -> list[int]:
     def leftovers() -> list[Process]:
         processes = snapshot()
         mine = own_line(processes)
-        return [each for each in processes.values() if each.pid not in mine and is_leftover(each, processes)]
+        roots = [each for each in processes.values() if each.pid not in mine and is_leftover(each, processes)]
+        return [each for each in with_descendants(roots, processes) if each.pid not in mine]
 
     ended = kill_all(leftovers, deadline_s=END_DEADLINE_S)
     for name in (SOCKET_NAME, RECORD_NAME):

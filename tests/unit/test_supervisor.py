@@ -36,6 +36,17 @@ time.sleep(600)
 """
 """A child whose grandchild loses its parent, its session and its process group."""
 
+CONTAINER = """
+import os, pathlib, subprocess, sys, time
+if os.fork() == 0:
+    os.setsid()
+    sleeper = subprocess.Popen(["sleep", "600"], env={}, start_new_session=True)
+    pathlib.Path(sys.argv[1] + ".new").write_text(str(sleeper.pid))
+    os.rename(sys.argv[1] + ".new", sys.argv[1])
+time.sleep(600)
+"""
+"""A grandchild in a session of its own that starts a process with a clean environment, in one of its own too."""
+
 TERM_IGNORED = """
 import pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -140,6 +151,17 @@ def test_leftovers_that_destroyed_their_environment_are_known_by_their_session(s
     until(lambda: read_process(supervisor.pid) is None, "the supervisor outlived SIGKILL")
     assert runs(sleeper)
     assert clean_stale(supervisor.folder) == [sleeper.pid]
+    assert not runs(sleeper)
+
+
+def test_leftovers_take_along_what_they_started_with_a_clean_environment(supervisor: Supervisor) -> None:
+    note = supervisor.folder / "note"
+    supervisor.run(spec(supervisor.folder, "agent", sys.executable, "-c", CONTAINER, str(note)))
+    sleeper = identity(int(until(lambda: note.exists() and note.read_text(), "no sleeper")))
+    os.kill(supervisor.pid, signal.SIGKILL)
+    until(lambda: read_process(supervisor.pid) is None, "the supervisor outlived SIGKILL")
+    assert runs(sleeper)
+    clean_stale(supervisor.folder)
     assert not runs(sleeper)
 
 
