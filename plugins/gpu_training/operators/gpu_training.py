@@ -17,7 +17,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.cncf.kubernetes.operators.job import KubernetesJobOperator
-from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import (
     AirflowException,
     AirflowRescheduleException,
@@ -30,9 +29,10 @@ from airflow.sdk.exceptions import (
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
-from gpu_training.core.naming import TRAINING_CONTAINER, TaskTry
+from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.spec import parse_training_spec
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
+from gpu_training.operators.deployment import deployment_id, task_try
 from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless
 from gpu_training.operators.stock_parameters import (
     job_from_document,
@@ -345,23 +345,6 @@ class GpuTrainingOperator(KubernetesJobOperator):
         for job in deleted:
             self.log.info("Deleted Job %s", job["metadata"]["name"])
             close_run(self.mlflow_conn_id, mlflow_run_of(job), self.log, killed=True)
-
-
-def deployment_id() -> str:
-    """Give the id of this Airflow deployment: two that share a namespace never meet."""
-    return str(conf.get("gpu_training", "deployment_id", fallback="airflow"))
-
-
-def task_try(context: Context) -> TaskTry:
-    """Give the try that runs in a context."""
-    ti = context["ti"]
-    return TaskTry(
-        dag_id=ti.dag_id,
-        run_id=ti.run_id,
-        task_id=ti.task_id,
-        map_index=ti.map_index if ti.map_index is not None else -1,
-        try_number=ti.try_number,
-    )
 
 
 def _retries_by_itself(context: Context, retries: int | None) -> bool:
