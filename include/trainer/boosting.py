@@ -16,13 +16,10 @@ from trainer.flights import Part, Split
 from trainer.settings import Settings
 
 TRAIN_LOSS, HELD_OUT_LOSS = "train_rmse", "held_out_rmse"
-FIXED: Mapping[str, object] = {
-    "objective": "reg:squarederror",
-    "tree_method": "hist",
-    "subsample": 0.8,
-    "colsample_bytree": 0.8,
-    "min_child_weight": 20,
-}
+FIXED: Mapping[str, object] = {"objective": "reg:squarederror", "tree_method": "hist", "min_child_weight": 20}
+ROW_SHARE = 0.8
+"""Share of the rows that a round learns from, drawn anew each round."""
+
 _METRIC = re.compile(r"\t(train|held_out)-rmse:(\S+)")
 
 
@@ -34,10 +31,10 @@ class Boosting:
 
     def __init__(self, split: Split, settings: Settings, *, model: bytes | None, step: int) -> None:
         self.step = step
-        self._train = xgboost.QuantileDMatrix(split.train.features, split.train.target, nthread=_threads())
-        held_out = xgboost.QuantileDMatrix(
-            split.held_out.features, split.held_out.target, ref=self._train, nthread=_threads()
-        )
+        self._seed = settings.seed
+        self._rows = len(split.train.target)
+        self._train = _matrix(split.train)
+        held_out = _matrix(split.held_out, like=self._train)
         self._evaluated = [(self._train, "train"), (held_out, "held_out")]
         self.booster = xgboost.Booster(
             _parameters(settings),
@@ -58,7 +55,9 @@ class Boosting:
 
         :raises LossFailure: a loss is not finite.
         """
+        self._train.set_weight(self._draw_rows())
         self.booster.update(self._train, self.step)
+        self._train.set_weight(np.ones(self._rows, dtype=np.float32))
         text = self.booster.eval_set(self._evaluated, self.step)
         self.step += 1
         losses = {f"{part}_rmse": float(value) for part, value in _METRIC.findall(text)}
@@ -68,6 +67,14 @@ class Boosting:
             if not np.isfinite(loss):
                 raise LossFailure(f"{name} is {loss} after step {self.step}: lower --learning-rate, or check the data")
         return losses
+
+    def _draw_rows(self) -> np.ndarray:
+        """Give the weight of each row in the next round: 1 or 0, by seed and round alone.
+
+        XGBoost's own sampling goes on from a state that no model file holds: a resumed training would differ.
+        """
+        generator = np.random.default_rng([self._seed, self.step])
+        return (generator.random(self._rows) < ROW_SHARE).astype(np.float32)
 
     def dump(self) -> bytes:
         return bytes(self.booster.save_raw("ubj"))
@@ -103,12 +110,14 @@ def _parameters(settings: Settings) -> dict[str, object]:
         **FIXED,
         "learning_rate": settings.learning_rate,
         "max_depth": settings.max_depth,
-        "seed": settings.seed,
-        # The generator's state is not part of a checkpoint: seeded by round, a resumed training samples as if uninterrupted.
-        "seed_per_iteration": True,
         "device": device,
         "nthread": _threads(),
     }
+
+
+def _matrix(part: Part, *, like: xgboost.DMatrix | None = None) -> xgboost.DMatrix:
+    # Quantiles are taken here, while every row weighs the same, and so are the same in every attempt.
+    return xgboost.QuantileDMatrix(part.features, part.target, ref=like, nthread=_threads())
 
 
 def _threads() -> int:

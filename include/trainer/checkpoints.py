@@ -120,7 +120,9 @@ class Checkpoints:
             for name, content in ((MODEL, checkpoint.model), (STATE, state), (MARKER, marker)):
                 self._folder.write(f"{folder}/{name}", content)
         except Exception as error:
-            _log.warning("checkpoint %s/%s was not written: %s: %s", self._folder.uri, folder, type(error).__name__, error)
+            _log.warning(
+                "checkpoint %s/%s was not written: %s: %s", self._folder.uri, folder, type(error).__name__, error
+            )
             return False
         self._own.append(checkpoint.step)
         self._remove_old()
@@ -131,8 +133,8 @@ class Checkpoints:
             folder = self._path(self._own.pop(0))
             try:
                 # The marker first: what is left of a removal that breaks off is then torn, and not taken for whole.
-                for name in (MARKER, STATE, MODEL):
-                    self._folder.remove(f"{folder}/{name}")
+                self._folder.remove(f"{folder}/{MARKER}")
+                self._folder.remove(folder)
             except Exception as error:
                 _log.warning("old checkpoint %s/%s was not removed: %s", self._folder.uri, folder, error)
 

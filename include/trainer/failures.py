@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from gpu_training.contract import ExitCode
 
-_CUDA_OUT_OF_MEMORY = re.compile(r"cudaErrorMemoryAllocation|cuda[^\n]*out of memory|CUDA_ERROR_OUT_OF_MEMORY", re.IGNORECASE)
+_CUDA_OUT_OF_MEMORY = re.compile(
+    r"cudaErrorMemoryAllocation|cuda[^\n]*out of memory|CUDA_ERROR_OUT_OF_MEMORY", re.IGNORECASE
+)
 _XGBOOST_ALLOCATION = re.compile(r"Memory allocation error on worker \d+")
 """What XGBoost writes before its figures of free and requested device memory
 (https://github.com/dmlc/xgboost/blob/master/src/common/device_helpers.cu)."""

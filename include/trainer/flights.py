@@ -47,17 +47,22 @@ class Split:
 
 
 def build_split(files: Iterable[tuple[str, bytes]], target: str) -> Split:
-    """Give the split of the flights in some CSV files. Flights without the target, such as cancelled ones, are left out.
+    """Give the split of the flights in some CSV files, without those that lack the target, such as cancelled ones.
 
     :raises DataFailure: a file is not CSV, lacks a column, holds a value of another kind, or the days are too few.
     """
     columns = [*_DATE, *_CLOCKS, *_CODES, "distance", target]
     flights = pd.concat([_table(path, content, columns) for path, content in files], ignore_index=True)
     flights = flights[flights[target].notna()]
-    date = pd.to_datetime(flights[list(_DATE)])
+    try:
+        date = pd.to_datetime(flights[list(_DATE)])
+    except ValueError as error:
+        raise DataFailure(f"year, month, day: {error}") from error
     days = np.sort(date.unique())
     if len(days) < LEAST_DAYS:
-        raise DataFailure(f"{len(days)} days have flights with {target}: at least {LEAST_DAYS} are needed to hold some out")
+        raise DataFailure(
+            f"{len(days)} days have flights with {target}: at least {LEAST_DAYS} are needed to hold some out"
+        )
     first = pd.Timestamp(days[-max(1, int(len(days) * HELD_OUT_SHARE))])
     features = _features(flights, date)
     values = flights[target].to_numpy(dtype=np.float32)
@@ -76,7 +81,12 @@ def _table(path: str, content: bytes, columns: list[str]) -> pd.DataFrame:
     kinds = {column: str if column in _CODES else np.float64 for column in columns}
     try:
         return pd.read_csv(
-            io.BytesIO(content), compression=compression, usecols=columns, dtype=kinds, keep_default_na=False, na_values=["", "NA"]
+            io.BytesIO(content),
+            compression=compression,
+            usecols=columns,
+            dtype=kinds,
+            keep_default_na=False,
+            na_values=["", "NA"],
         )
     except (ValueError, OSError, EOFError) as error:
         raise DataFailure(f"{path}: {error}") from error

@@ -7,7 +7,7 @@ import time
 
 from gpu_training.contract import ExitCode
 
-from trainer.boosting import FIXED, HELD_OUT_LOSS, TRAIN_LOSS, Boosting, evaluate
+from trainer.boosting import FIXED, HELD_OUT_LOSS, ROW_SHARE, TRAIN_LOSS, Boosting, evaluate
 from trainer.checkpoints import Checkpoint, Checkpoints
 from trainer.dataset import DataVersion
 from trainer.failures import ConfigurationFailure, Interrupted, StorageFailure
@@ -86,9 +86,7 @@ class Training:
         settings, found = self._settings, None
         if self._checkpoints is not None:
             found = self._checkpoints.newest(rounds=settings.rounds, wait=self._interruption.wait)
-        boosting = Boosting(
-            split, settings, model=found.model if found else None, step=found.step if found else 0
-        )
+        boosting = Boosting(split, settings, model=found.model if found else None, step=found.step if found else 0)
         if found is not None:
             self._losses = {name: list(found.losses[name]) for name in self._losses}
             self._checkpoint_step = found.step
@@ -106,6 +104,7 @@ class Training:
         self._run = TrackedRun(settings.tracking_uri, settings.run_id, writer=settings.writer)
         parameters = {
             **FIXED,
+            "row_share": ROW_SHARE,
             "target": settings.target,
             "rounds": settings.rounds,
             "learning_rate": settings.learning_rate,

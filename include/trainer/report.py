@@ -102,5 +102,8 @@ def leave_result(result: Result, environment: Mapping[str, str]) -> None:
 
 
 def begin_logging() -> None:
-    """Send log records to standard error, one line each."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    """Send log records to standard error, one line each: ours from INFO on, others' warnings."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("trainer").setLevel(logging.INFO)
+    # It says at every model that this environment has no pip, which is meant.
+    logging.getLogger("mlflow.utils.environment").setLevel(logging.ERROR)

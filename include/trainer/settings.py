@@ -87,7 +87,9 @@ def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> 
         )
     digest = _required(environment, Variable.DATA_DIGEST, "the content digest of the data version")
     if not _DIGEST.fullmatch(digest):
-        raise ConfigurationFailure(f"{Variable.DATA_DIGEST}={digest!r}: sha256: and 64 lower-case hex digits are expected")
+        raise ConfigurationFailure(
+            f"{Variable.DATA_DIGEST}={digest!r}: sha256: and 64 lower-case hex digits are expected"
+        )
     return Settings(
         data_uri=_required(environment, Variable.DATA_URI, "the URI of the data version's manifest"),
         data_digest=digest,
@@ -112,7 +114,7 @@ def _build_parser(environment: Mapping[str, str]) -> _Parser:
     add("--rounds", type=_whole(1, 100_000), default=120, help="boosting rounds (trees)")
     add("--learning-rate", type=_number(0, 1, above=True), default=0.1, help="shrinkage of each tree, in (0, 1]")
     add("--max-depth", type=_whole(1, 16), default=5, help="largest depth of a tree")
-    add("--seed", type=_whole(0, 2**31 - 1), default=13, help="seed of row and column sampling")
+    add("--seed", type=_whole(0, 2**31 - 1), default=13, help="seed of the rows that each round draws")
     add("--checkpoint-every", type=_whole(1, 100_000), default=20, help="rounds between two checkpoints")
     add("--round-seconds", type=_number(0, 3600), default=0.0, help="least duration of a round, for demonstrations")
     add("--tracking-patience", type=_number(0, 86_400), default=300.0, help="seconds to wait for MLflow at the end")

@@ -40,10 +40,8 @@ class Folder:
         self._files.pipe_file(f"{self._root}/{path}", data)
 
     def remove(self, path: str) -> None:
-        self._files.rm_file(f"{self._root}/{path}")
-
-    def exists(self, path: str) -> bool:
-        return bool(self._files.exists(f"{self._root}/{path}"))
+        """Remove a file, or a folder with all below it."""
+        self._files.rm(f"{self._root}/{path}", recursive=True)
 
     def paths(self) -> list[str]:
         """Give every file below the folder; none when it does not exist."""

@@ -1,4 +1,4 @@
-"""Telemetry that a training never waits for: a thread sends, an outage of MLflow is a warning, nothing is sent twice."""
+"""Telemetry that a training never waits for: a thread sends, an outage is a warning, no step is sent twice."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def persist(action: Callable[[], _T], *, patience: float, wait: Callable[[float]
         except TrackingFailure as error:
             if time.monotonic() + pause > deadline:
                 raise TrackingFailure(
-                    f"MLflow did not take what it must within {patience:g} s (--tracking-patience); the last checkpoint "
-                    f"holds the whole training, and another try only logs it: {error}"
+                    f"MLflow did not take the model within {patience:g} s (--tracking-patience); the last checkpoint "
+                    f"holds the whole training, so that another try only logs it: {error}"
                 ) from error
             _log.warning("MLflow does not answer, next try in %.0f s: %s", pause, error)
         if wait(pause):

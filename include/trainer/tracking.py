@@ -1,4 +1,4 @@
-"""The MLflow run of a training: parameters, metrics by step, the model. Every function is one exchange with the server."""
+"""The MLflow run of a training: parameters, metrics by step, the model. Every method is one exchange."""
 
 from __future__ import annotations
 
@@ -22,12 +22,19 @@ WRITER_TAG = "gpu-training.io/writer"
 MODEL_NAME = "model"
 _BATCH = 500
 _ENVIRONMENT = {
-    # The training has retries of its own around these; MLflow's defaults, 7 retries of 2 minutes, hold a pod for an hour.
+    # The training has retries of its own around these: MLflow's defaults, 7 of 2 minutes, would hold a GPU for long.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_PERMANENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_STATE")
+_PERMANENT = (
+    "RESOURCE_DOES_NOT_EXIST",
+    "INVALID_PARAMETER_VALUE",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
+    "INVALID_STATE",
+)
 _log = logging.getLogger(__name__)
 
 
@@ -64,11 +71,12 @@ class TrackedRun:
 
         self.run_id = run_id
         self._writer = writer
+        self._model_id: str | None = None
         mlflow.set_tracking_uri(uri)
         self._client = mlflow.MlflowClient(uri)
 
     def open(self, parameters: Mapping[str, object], *, metric: str) -> int:
-        """Take the run over: status RUNNING, parameters that it lacks. Gives the last step that `metric` has there, or 0.
+        """Take the run over: status RUNNING, parameters that it lacks. Gives the last step of `metric` there, or 0.
 
         Parameters can not be changed once logged; one that differs is a warning.
         """
@@ -103,7 +111,9 @@ class TrackedRun:
     def log(self, points: Sequence[Point]) -> None:
         from mlflow.entities import Metric
 
-        metrics = [Metric(name, value, point.at, point.step) for point in points for name, value in point.values.items()]
+        metrics = [
+            Metric(name, value, point.at, point.step) for point in points for name, value in point.values.items()
+        ]
         with _translated(f"metrics of MLflow run {self.run_id}"):
             for start in range(0, len(metrics), _BATCH):
                 self._client.log_batch(self.run_id, metrics=metrics[start : start + _BATCH])
@@ -116,16 +126,27 @@ class TrackedRun:
         self.log([Point(step=step, at=time.time_ns() // 1_000_000, values=news)])
 
     def log_model(self, booster: xgboost.Booster, *, example: pd.DataFrame, prediction: Any, step: int) -> str:
-        """Log the model with its signature and an input example; gives its URI, `models:/m-…`."""
+        """Log the model with its signature and an input example; gives its URI, `models:/m-…`.
+
+        Called again after an outage it completes the same logged model.
+        """
         import mlflow.xgboost
         from mlflow.models import Model, infer_signature
 
         with _translated(f"model of MLflow run {self.run_id}"):
+            if self._model_id is None:
+                run = self._client.get_run(self.run_id)
+                # Made here, since MLflow takes the default experiment for a model outside of an active run; and a run
+                # made active is reported FINISHED when this process ends, however it does.
+                self._model_id = self._client.create_logged_model(
+                    run.info.experiment_id, name=MODEL_NAME, source_run_id=self.run_id, params=run.data.params
+                ).model_id
             logged = Model.log(
                 artifact_path=None,
                 name=MODEL_NAME,
                 flavor=mlflow.xgboost,
                 run_id=self.run_id,
+                model_id=self._model_id,
                 step=step,
                 xgb_model=booster,
                 signature=infer_signature(example, prediction),
