@@ -230,5 +230,5 @@ def _words(container: ContainerObservation) -> str:
         words = parse_result(container.message).error or ""
     except ContractError:
         words = next((line for line in reversed(container.message.splitlines()) if line.strip()), "")
-    words = " ".join(words.split())
-    return f": {words[:_LONGEST_WORDS]}" if words else ""
+    words = " ".join(words.split())[:_LONGEST_WORDS]
+    return ": " + "".join(c if c.isprintable() else "�" for c in words) if words else ""

@@ -53,11 +53,12 @@ def parse_resources(fields: Fields) -> Resources:
             None,
             "is required, e.g. 8Gi: without it one training can take its node's memory down",
         )
+    if not fields.is_late(limits[GPU_RESOURCE]):
+        limits[GPU_RESOURCE] = str(gpus)
     asked, allowed = _amounts(fields, "requests", requests), _amounts(fields, "limits", limits)
     for name, amount in asked.items():
         _check_request(fields, name, requests[name], amount, limits.get(name), allowed.get(name))
-    whole = {GPU_RESOURCE: str(gpus)}
-    return Resources(requests={**limits, **requests, **whole}, limits={**limits, **whole}, gpus=gpus)
+    return Resources(requests={**limits, **requests}, limits=limits, gpus=gpus)
 
 
 def _gpus(fields: Fields, requests: Mapping[str, str], limits: Mapping[str, str]) -> int:

@@ -1,0 +1,92 @@
+"""GPU-seconds: never too few, never for what held no GPU, and marked where an end was not seen."""
+
+from __future__ import annotations
+
+import pytest
+from gpu_training.core.attempts import attempts_of, total_gpu_seconds
+from gpu_training.core.observation import observe
+
+from tests.unit.core.kubernetes_documents import (
+    Document,
+    complete,
+    condition,
+    container,
+    disruption,
+    failed,
+    job,
+    moment,
+    pod,
+    running,
+    succeeded_pod,
+    terminated,
+    waiting,
+)
+
+pytestmark = pytest.mark.core
+
+NOW = moment(100)
+_LOST = pod("Failed", container(running()), conditions=[disruption(60, "DeletionByPodGC")])
+
+ROWS: list[tuple[str, Document, list[Document], list[Document], float, bool]] = [
+    # bound at 1, container ended at 11
+    ("from binding to the container's end", complete(), [succeeded_pod()], [], 10, False),
+    ("two GPUs", complete(), [succeeded_pod(gpus=2)], [], 20, False),
+    ("gone, its end seen", complete(), [], [succeeded_pod()], 10, False),
+    ("still running: to now", job(), [pod("Running", container(running()))], [], 99, False),
+    ("starting holds the GPU, too", job(), [pod("Pending", container(waiting("ContainerCreating")))], [], 99, False),
+    ("container ended, pod not yet", job(), [pod("Running", container(terminated(0)))], [], 99, False),
+    ("never bound", job(), [pod("Pending", scheduled=None)], [], 0, False),
+    ("the last container counts", failed(),
+     [pod("Failed", container(terminated(1)), container(terminated(143, finished=31), name="proxy"))], [], 30, False),
+    ("init container failed: the training never started", failed(),
+     [pod("Failed", container(waiting("PodInitializing")),
+          init=[container(terminated(1, finished=5), name="download")])], [], 4, False),
+    # Kubernetes writes 1970 as the start; the GPU was held for the time of one image, not for 56 years.
+    ("command not found", failed(),
+     [pod("Failed", container(terminated(128, reason="StartError", started=None, finished=3)))], [], 2, False),
+    ("turned away at admission", failed(),
+     [pod("Failed", scheduled=None, status={"reason": "OutOfcpu", "startTime": "2026-11-30T19:24:01Z"})], [], 0, False),
+    # Ends that nobody saw: the latest possible one stands for them.
+    ("node lost, Job goes on: to now", job(), [_LOST], [], 99, True),
+    ("node lost, Job ended", failed(second=70), [_LOST], [], 69, True),
+    ("gone while it ran", job(), [], [pod("Running", container(running()))], 99, True),
+    ("gone while it ran, Job ended", complete(second=50), [], [pod("Running", container(running()))], 49, True),
+    ("gone before the kubelet said anything", job(), [], [pod("Pending")], 99, True),
+    ("gone unbound", job(), [], [pod("Pending", scheduled=None)], 0, False),
+    ("ended without a time", failed(second=41), [pod("Failed", container({"terminated": {"exitCode": 1}}))], [], 40, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("document", "pods", "gone_pods", "gpu_seconds", "estimated"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS]
+)
+def test_gpu_seconds_are_counted_from_the_binding_to_the_end(
+    document: Document, pods: list[Document], gone_pods: list[Document], gpu_seconds: float, estimated: bool
+) -> None:
+    [attempt] = attempts_of(observe(document, pods, gone_pods=gone_pods), NOW)
+    assert (attempt.gpu_seconds, attempt.estimated) == (gpu_seconds, estimated)
+
+
+def test_a_pod_whose_end_was_not_seen_is_not_charged_beside_its_replacement() -> None:
+    """The replacement is made after its predecessor has ended: podReplacementPolicy Failed."""
+    vanished = pod("Running", container(running()), name="a")
+    replacement = pod("Running", container(running()), name="b", created=31, scheduled=32)
+    attempts = attempts_of(observe(job(), [replacement], gone_pods=[vanished]), NOW)
+    assert [(a.number, a.pod, a.gpu_seconds, a.estimated) for a in attempts] == [
+        (1, "a", 30, True),
+        (2, "b", 68, False),
+    ]
+    assert total_gpu_seconds(attempts) == 98
+
+
+def test_ranks_that_run_side_by_side_bound_nothing_of_each_other() -> None:
+    gang = job(spec={"parallelism": 2, "completions": 2})
+    vanished = pod("Running", container(running()), name="a", index=0)
+    other = pod("Running", container(running()), name="b", index=1, created=31, scheduled=32)
+    assert attempts_of(observe(gang, [other], gone_pods=[vanished]), NOW)[0].gpu_seconds == 99
+
+
+def test_a_binding_without_a_condition_is_taken_from_the_kubelets_start() -> None:
+    document = succeeded_pod()
+    document["status"]["conditions"] = [condition("Ready", status="False")]
+    assert attempts_of(observe(complete(), [document]), NOW)[0].gpu_seconds == 10
