@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from sandbox.cluster import Sandbox, clean
 from sandbox.control_plane import HOST, Credentials, Ports
 from sandbox.errors import SandboxError
 from sandbox.nodes import NodeRequest
-from sandbox.processes import Process, descendants, is_alive, read_process, snapshot
+from sandbox.processes import Process, descendants, is_alive, snapshot
 from sandbox.startup import start_control_plane
 from sandbox.supervisor import Supervisor
 from sandbox.waiting import wait_for
@@ -84,18 +83,6 @@ def test_down_leaves_no_process_and_no_file(folder: Path) -> None:
     assert still_running(processes) == []
     assert not folder.exists()
     assert Sandbox.attach(folder) is None
-
-
-def test_a_sandbox_whose_supervisor_was_killed_is_cleaned_up_by_the_next_start(folder: Path) -> None:
-    killed = Sandbox.up(folder, owner_pid=os.getpid())
-    processes = everything_of(killed)
-    os.kill(killed.supervisor.pid, signal.SIGKILL)
-    wait_for(lambda: read_process(killed.supervisor.pid) is None, 10, "the end of the supervisor")
-    assert Sandbox.attach(folder) is None
-    fresh = Sandbox.up(folder, nodes=(), owner_pid=os.getpid())
-    assert still_running(processes) == []
-    assert fresh.api.is_ready()
-    assert fresh.status().nodes == ()
 
 
 def test_a_sandbox_ends_with_its_owner_even_one_killed(folder: Path) -> None:

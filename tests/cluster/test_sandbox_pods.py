@@ -1,14 +1,18 @@
-"""Through the whole cluster: a Job made by the operator's own account runs on a GPU node and its output is read."""
+"""Through the whole cluster: a Job runs on a GPU node, its output is read, and nothing of it outlives its node."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sandbox.api import Document
 from sandbox.cluster import Sandbox
 from sandbox.nodes import NodeRequest
+from sandbox.processes import descendants, is_alive, read_process, snapshot
 from sandbox.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -82,3 +86,26 @@ def test_pods_of_a_removed_node_end_with_it(sandbox: Sandbox, namespace: str) ->
         return [pod["spec"].get("nodeName") for pod in sandbox.api.request("GET", pods)["items"]]
 
     wait_for(lambda: "gpu-2" not in nodes_of_pods(), DEADLINE_S, "the pod of gpu-2 to be gone")
+
+
+def test_a_killed_sandbox_and_its_containers_are_ended_by_the_next_start(tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    killed = Sandbox.up(folder, owner_pid=os.getpid())
+    pod = job("exec sleep 600")["spec"]["template"]
+    killed.api.request("POST", "/api/v1/namespaces/gpu-training/pods", pod | {"metadata": {"name": "training"}})
+    wait_for(lambda: "Running" in [line.phase for line in killed.status().pods], DEADLINE_S, "the pod to run")
+    running = snapshot()
+    processes = [running[killed.supervisor.pid], *descendants(killed.supervisor.pid, running)]
+    containers = [each for each in processes if read_arguments(each.pid) == ["sleep", "600"]]
+    assert len(containers) == 1
+    os.kill(killed.supervisor.pid, signal.SIGKILL)
+    wait_for(lambda: read_process(killed.supervisor.pid) is None, 10, "the end of the supervisor")
+    assert Sandbox.attach(folder) is None
+    fresh = Sandbox.up(folder, nodes=(), owner_pid=os.getpid())
+    assert [each for each in processes if is_alive(each.pid, each.start)] == []
+    assert fresh.status().pods == ()
+    fresh.down()
+
+
+def read_arguments(pid: int) -> list[str]:
+    return (Path("/proc") / str(pid) / "cmdline").read_text().split("\0")[:-1]
