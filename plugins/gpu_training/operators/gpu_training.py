@@ -6,20 +6,15 @@ which runs in the triggerer or, when the operator does not defer, right here.
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from functools import partial
-from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.cncf.kubernetes.operators.job import KubernetesJobOperator
 from airflow.sdk.exceptions import (
     AirflowException,
-    AirflowRescheduleException,
     AirflowSkipException,
     AirflowTaskTimeout,
     TaskDeferralError,
@@ -33,6 +28,7 @@ from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.spec import parse_training_spec
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
 from gpu_training.operators.deployment import deployment_id, task_try
+from gpu_training.operators.kill_switch import Ending, KillSwitch
 from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless
 from gpu_training.operators.stock_parameters import (
     job_from_document,
@@ -40,28 +36,17 @@ from gpu_training.operators.stock_parameters import (
     refuse_contradictions,
     refuse_idle_pods,
 )
-from gpu_training.operators.submission import Plan, Submission, make_plan, mlflow_run_of, run_to_end
-from gpu_training.task_state import close_run, has_ended, task_state
+from gpu_training.operators.submission import Plan, Submission, make_plan, mlflow_run_of
+from gpu_training.task_state import close_run
 from gpu_training.triggers.training import TrainingJobTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from kubernetes.client import V1Job
 
+    from gpu_training.cluster.adoption import HeldJob
     from gpu_training.cluster.connection import ClusterAddress
-    from gpu_training.cluster.jobs import HeldJob
     from gpu_training.registry.model_registry import ModelRegistry
-
-_KILL_S: Final = 4.0
-"""Airflow waits 5 seconds after SIGTERM, then kills the process."""
-_KILL_TRIES: Final = 2
-
-
-class _Ending(Enum):
-    """Why a task that was killed ends."""
-
-    STOP = "its Job is deleted"
-    LEAVE = "its Job goes on"
 
 
 class GpuTrainingOperator(KubernetesJobOperator):
@@ -147,24 +132,24 @@ class GpuTrainingOperator(KubernetesJobOperator):
         # For the stock operator this parameter adds a sidecar; here it is again what it is for every other operator.
         self.do_xcom_push = True
         self._asked_parallelism = parallelism
-        self._held: Plan | None = None
-        self._ending: _Ending | None = None
-        self._interrupt: Callable[[], object] | None = None
+        self._kill: KillSwitch | None = None
         if isinstance(training, Mapping):
             parse_training_spec(training, templates=True)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Train, and give the result document. Raises TaskDeferred when deferrable."""
         with final_where_retrying_is_useless():
-            plan = make_plan(self.training, self.data_version, deployment=deployment_id(), owner=task_try(context))
+            plan = self._plan(context)
             submission = self._submission(plan, context)
             if self._is_validation():
                 submission.check()
                 raise AirflowSkipException("dry run: the Job was shown and checked, none was created")
-            trigger = self._trigger(plan, self._hold(submission, context))
+            # From here on a kill finds the Job, even one whose creation was not answered yet.
+            kill = self._kill = self._kill_switch(plan)
+            trigger = self._trigger(plan, self._hold(submission, kill, context))
         if self.deferrable:
             self.defer(trigger=trigger, method_name="execute_complete", timeout=self._time_left(context))
-        return self.execute_complete(context, self._wait_here(trigger))
+        return self.execute_complete(context, kill.interruptible(trigger.wait()))
 
     def execute_complete(self, context: Context, event: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Give the result document of the training that an event tells of, or raise what its failure means."""
@@ -184,22 +169,13 @@ class GpuTrainingOperator(KubernetesJobOperator):
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralTimeout, TaskDeferralError) as error:
             if isinstance(error, TaskDeferralTimeout) or context["ti"].try_number > context["ti"].max_tries:
-                self._delete_own(
-                    make_plan(self.training, self.data_version, deployment=deployment_id(), owner=task_try(context))
-                )
+                self._kill_switch(self._plan(context)).delete_own()
             raise
 
     def on_kill(self) -> None:
-        """Delete the Job when a person ended the task, or its time is over; leave it when only this process ends.
-
-        Runs inside a signal handler, so the work is done in a thread: the interrupted code may be holding any lock.
-        """
-        if self._held is None:
-            return
-        timed_out = isinstance(sys.exc_info()[1], AirflowTaskTimeout)
-        thread = Thread(target=self._stop_or_leave, args=(self._held, timed_out), name="on-kill")
-        thread.start()
-        thread.join(_KILL_S)
+        """Delete the Job when a person ended the task, or its time is over; leave it when only this process ends."""
+        if self._kill is not None:
+            self._kill.pull(timed_out=isinstance(sys.exc_info()[1], AirflowTaskTimeout))
 
     def build_job_request_obj(self, context: Context | None = None) -> V1Job:
         """Give the stock operator's Job, in which what was set explicitly wins over the template: also 0 and False."""
@@ -246,13 +222,18 @@ class GpuTrainingOperator(KubernetesJobOperator):
             log=self.log,
         )
 
-    def _hold(self, submission: Submission, context: Context) -> HeldJob:
-        """Give the Job to wait on: the live one of an earlier try, else a new one. From here on a kill deletes it."""
+    def _plan(self, context: Context) -> Plan:
+        return make_plan(self.training, self.data_version, deployment=deployment_id(), owner=task_try(context))
+
+    def _kill_switch(self, plan: Plan) -> KillSwitch:
+        return KillSwitch(plan=plan, address=self._address(), mlflow_conn_id=self.mlflow_conn_id, log=self.log)
+
+    def _hold(self, submission: Submission, kill: KillSwitch, context: Context) -> HeldJob:
+        """Give the Job to wait on: the live one of an earlier try, else a new one."""
         plan = submission.plan
-        self._held = plan
         held = submission.adopt(take_ended=_retries_by_itself(context, self.retries)) or submission.create()
-        if self._ending is _Ending.STOP:
-            self._delete_own(plan)
+        if kill.ending is Ending.STOP:
+            kill.delete_own()
             raise AirflowException(f"Job {held.reference.name} was deleted: the task was ended while the Job was made")
         self.log.info(
             "%s Job %s/%s", "Adopted" if held.adopted else "Created", held.reference.namespace, held.reference.name
@@ -284,24 +265,6 @@ class GpuTrainingOperator(KubernetesJobOperator):
             result_required=self.result_required,
         )
 
-    def _wait_here(self, trigger: TrainingJobTrigger) -> dict[str, Any]:
-        """Wait as the triggerer would. A worker that is going away gives the task back to the scheduler: the next
-        worker adopts the Job within the same try."""
-
-        async def wait() -> dict[str, Any]:
-            waiting = asyncio.create_task(trigger.wait())
-            self._interrupt = partial(asyncio.get_running_loop().call_soon_threadsafe, waiting.cancel)
-            if self._ending is not None:
-                waiting.cancel()
-            return await waiting
-
-        try:
-            return run_to_end(wait())
-        except asyncio.CancelledError:
-            if self._ending is _Ending.LEAVE:
-                raise AirflowRescheduleException(datetime.now(UTC)) from None  # type: ignore[no-untyped-call]
-            raise AirflowException("the task was ended while it waited, and its Job was deleted") from None
-
     def _time_left(self, context: Context) -> timedelta | None:
         """Give what is left of the task's execution_timeout, which Airflow itself does not keep while deferred."""
         if self.execution_timeout is None:
@@ -309,42 +272,6 @@ class GpuTrainingOperator(KubernetesJobOperator):
         started = context["ti"].start_date
         passed = datetime.now(UTC) - started if started else timedelta()
         return max(self.execution_timeout - passed, timedelta(seconds=1))
-
-    def _stop_or_leave(self, plan: Plan, timed_out: bool) -> None:
-        try:
-            state = "timed out" if timed_out else task_state(plan.identity.owner)
-        except Exception as exc:  # whatever it is: without an answer the Job is left alone
-            self.log.warning("Leaving the Job: the task's state could not be asked for: %s", exc)
-            state = "unknown"
-        if timed_out or has_ended(state):
-            self._ending = _Ending.STOP
-            self.log.warning("Deleting the Job: the task is %s", state)
-            self._delete_own(plan)
-        else:
-            self._ending = _Ending.LEAVE
-            self.log.warning("Leaving the Job: the task is %s, only this process ends", state)
-        if self._interrupt is not None:
-            self._interrupt()
-
-    def _delete_own(self, plan: Plan) -> None:
-        """Delete every live Job that this try waits on, and close their MLflow runs; faults are warnings."""
-        from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import delete_owned
-
-        async def delete() -> list[dict[str, Any]]:
-            async with Cluster(self._address()) as cluster:
-                return await delete_owned(
-                    cluster, plan.spec.namespace, plan.identity.deployment, plan.identity.owner, tries=_KILL_TRIES
-                )
-
-        try:
-            deleted = run_to_end(delete())
-        except GpuTrainingError as error:
-            self.log.warning("The Job was not deleted: %s", error)
-            return
-        for job in deleted:
-            self.log.info("Deleted Job %s", job["metadata"]["name"])
-            close_run(self.mlflow_conn_id, mlflow_run_of(job), self.log, killed=True)
 
 
 def _retries_by_itself(context: Context, retries: int | None) -> bool:

@@ -22,8 +22,8 @@ from gpu_training.task_log import TaskLog
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from gpu_training.cluster.adoption import HeldJob
     from gpu_training.cluster.connection import ClusterAddress
-    from gpu_training.cluster.jobs import HeldJob
     from gpu_training.registry.model_registry import ModelRegistry
 
 FIRST_GENERATION: Final = 1
@@ -103,8 +103,8 @@ class Submission:
         :param take_ended: whether one that ended well counts, too.
         :raises ClusterUnavailable: nobody answers; names the connection, the host, and what to check.
         """
+        from gpu_training.cluster.adoption import adopt
         from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import adopt
 
         async def ask() -> HeldJob | None:
             async with Cluster(self.address) as cluster:
@@ -114,8 +114,8 @@ class Submission:
 
     def create(self) -> HeldJob:
         """Find or create the MLflow run, then create the Job."""
+        from gpu_training.cluster.adoption import create
         from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import create
 
         plan, base = self.plan, self.build_base()
         run_id = self.registry.find_or_create_run(
@@ -139,8 +139,9 @@ class Submission:
 
         :raises ClusterRejected: what the API server would refuse.
         """
+        from gpu_training.cluster.adoption import next_number
         from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import check_job, next_number
+        from gpu_training.cluster.jobs import check_job
 
         plan, base = self.plan, self.build_base()
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from gpu_training.contract import Progress, parse_progress
-from gpu_training.core import progress_text
-from gpu_training.core.decide import Outcome, Policy, Wait, decide
+from gpu_training.core.decide import Outcome, Policy, decide
 from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
-from gpu_training.core.naming import TRAINING_CONTAINER, TaskTry
+from gpu_training.core.naming import TaskTry
 from gpu_training.core.observation import Observation
-from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run, has_ended, task_state
+from gpu_training.triggers.voice import Voice
 
 if TYPE_CHECKING:
     from gpu_training.cluster.logs import LogFollower
@@ -27,8 +25,8 @@ if TYPE_CHECKING:
 
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
-_PROGRESS_EVERY_S: Final = 2.0
-_DETAIL_EVERY_S: Final = 30.0
+
+
 _KILL_TRIES: Final = 3
 
 
@@ -99,7 +97,7 @@ class TrainingJobTrigger(BaseTrigger):
         from gpu_training.cluster.watch import SharedWatch
 
         reference = JobReference(**self.job)
-        voice = _Voice(self.log)
+        voice = Voice(self.log)
         async with SharedWatch.subscribe(ClusterAddress(**self.cluster), job=reference, deployment=self.deployment) as (
             subscription,
             cluster,
@@ -118,19 +116,18 @@ class TrainingJobTrigger(BaseTrigger):
         )
 
     async def _until_ended(
-        self, subscription: Subscription, follower: LogFollower | None, voice: _Voice
+        self, subscription: Subscription, follower: LogFollower | None, voice: Voice
     ) -> tuple[Observation, Outcome]:
         policy = Policy(result_required=self.result_required)
         while True:
             voice.trouble(subscription.trouble)
             if follower is not None:
                 follower.update(subscription.pods)
-            if subscription.document is not None or subscription.gone:
-                observation = subscription.observe()
-                decision = decide(observation, policy, time.time())
-                if isinstance(decision, Outcome):
-                    return observation, decision
-                voice.phase(decision)
+            observation = subscription.observe()
+            decision = decide(observation, policy, time.time())
+            if isinstance(decision, Outcome):
+                return observation, decision
+            voice.phase(decision)
             await subscription.changed()
 
     async def on_kill(self) -> None:
@@ -157,58 +154,6 @@ class TrainingJobTrigger(BaseTrigger):
                 return
         self.log.info("Deleted Job %s: the task is %s", name, state)
         await asyncio.to_thread(close_run, self.mlflow_conn_id, self.work["mlflow_run_id"], self.log, killed=True)
-
-
-class _Voice:
-    """What goes to the task log, and how often."""
-
-    def __init__(self, log: TaskLog) -> None:
-        self._log = log
-        self._said: Wait | None = None
-        self._said_at = 0.0
-        self._trouble: str | None = None
-        self._speaker: tuple[str, str] | None = None
-        self._progress: Progress | None = None
-        self._progress_at = 0.0
-
-    def phase(self, wait: Wait) -> None:
-        """Say a phase when it changes; a change of its detail alone at most every so often."""
-        new_phase = self._said is None or self._said.phase is not wait.phase
-        if not new_phase and (wait == self._said or time.monotonic() - self._said_at < _DETAIL_EVERY_S):
-            return
-        self._said, self._said_at = wait, time.monotonic()
-        self._log.info("%s: %s", wait.phase, wait.detail)
-
-    def trouble(self, trouble: str | None) -> None:
-        """Say once that the API server can not be asked, and once that it can again."""
-        if trouble is not None and self._trouble is None:
-            self._log.warning("%s; the training goes on, and so does the waiting", trouble)
-        elif trouble is None and self._trouble is not None:
-            self._log.info("the API server answers again")
-        self._trouble = trouble
-
-    def line(self, pod: str, container: str, text: str) -> None:
-        """Say a pod's line; a progress line as words, at most every so often."""
-        progress = parse_progress(text) if container == TRAINING_CONTAINER else None
-        if progress is not None:
-            self._progress = progress
-            if time.monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
-                self._say_progress()
-            return
-        if self._speaker != (pod, container):
-            self._speaker = (pod, container)
-            self._log.info("log of pod %s, container %s:", pod, container)
-        self._log.info("%s", text)
-
-    def end(self, outcome: Outcome) -> None:
-        """Say the last progress and the end."""
-        self._say_progress()
-        self._log.info("%s%s", outcome.kind, f": {outcome.verdict.summary}" if outcome.verdict else "")
-
-    def _say_progress(self) -> None:
-        if self._progress is not None:
-            self._log.info("%s", progress_text.render(self._progress))
-            self._progress, self._progress_at = None, time.monotonic()
 
 
 def _image(observation: Observation) -> str:

@@ -1,0 +1,128 @@
+"""What happens on the worker when its task is killed while there is a Job.
+
+Airflow sends SIGTERM both when a person ended the task and when only the worker goes away; the task instance's state
+tells them apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import UTC, datetime
+from enum import Enum
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from airflow.sdk.exceptions import AirflowException, AirflowRescheduleException
+
+from gpu_training.core.errors import GpuTrainingError
+from gpu_training.operators.submission import Plan, mlflow_run_of, run_to_end
+from gpu_training.task_log import TaskLog
+from gpu_training.task_state import close_run, has_ended, task_state
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.connection import ClusterAddress
+
+_PATIENCE_S: Final = 4.0
+"""Airflow waits 5 seconds after SIGTERM, then kills the process."""
+_TRIES: Final = 2
+
+T = TypeVar("T")
+
+
+class Ending(Enum):
+    """Why a task that was killed ends."""
+
+    STOP = "its Job is deleted"
+    LEAVE = "its Job goes on"
+
+
+class KillSwitch:
+    """One try's: made before its Job, so that a kill finds the Job however early it comes.
+
+    :ivar ending: None while nobody has killed the task.
+    """
+
+    def __init__(self, *, plan: Plan, address: ClusterAddress, mlflow_conn_id: str, log: TaskLog) -> None:
+        self.ending: Ending | None = None
+        self._plan = plan
+        self._address = address
+        self._mlflow_conn_id = mlflow_conn_id
+        self._log = log
+        self._interrupt: Callable[[], object] | None = None
+
+    def pull(self, *, timed_out: bool) -> None:
+        """Delete the Job, or leave it; returns in time for Airflow.
+
+        Called inside a signal handler. The work is done in a thread, because the interrupted code may hold any lock.
+
+        :param timed_out: whether the task's execution_timeout has passed: the task ends, though it still runs.
+        """
+        thread = Thread(target=self._decide, args=(timed_out,), name="kill-switch")
+        thread.start()
+        thread.join(_PATIENCE_S)
+
+    def interruptible(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end, unless the task is killed.
+
+        :raises AirflowRescheduleException: the worker goes away; the scheduler gives the same try to another one.
+        :raises AirflowException: the task was ended.
+        """
+
+        async def run() -> T:
+            task = asyncio.create_task(work)
+            self._interrupt = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+            if self.ending is not None:
+                task.cancel()
+            try:
+                return await task
+            finally:
+                self._interrupt = None
+
+        try:
+            return run_to_end(run())
+        except asyncio.CancelledError:
+            if self.ending is Ending.LEAVE:
+                raise AirflowRescheduleException(datetime.now(UTC)) from None  # type: ignore[no-untyped-call]
+            raise AirflowException("the task was ended while it waited, and its Job was deleted") from None
+
+    def delete_own(self) -> None:
+        """Delete every live Job that this try waits on, and close their MLflow runs; faults are warnings."""
+        from gpu_training.cluster.connection import Cluster
+        from gpu_training.cluster.jobs import delete_owned
+
+        identity = self._plan.identity
+
+        async def delete() -> list[dict[str, Any]]:
+            async with Cluster(self._address) as cluster:
+                return await delete_owned(
+                    cluster, self._plan.spec.namespace, identity.deployment, identity.owner, tries=_TRIES
+                )
+
+        try:
+            deleted = run_to_end(delete())
+        except GpuTrainingError as error:
+            self._log.warning("The Job was not deleted: %s", error)
+            return
+        for job in deleted:
+            self._log.info("Deleted Job %s", job["metadata"]["name"])
+            close_run(self._mlflow_conn_id, mlflow_run_of(job), self._log, killed=True)
+
+    def _decide(self, timed_out: bool) -> None:
+        try:
+            state = "timed out" if timed_out else task_state(self._plan.identity.owner)
+        except Exception as exc:  # of whatever kind: without an answer the Job is left alone
+            self._log.warning("The task's state could not be asked for: %s", exc)
+            state = "unknown"
+        if timed_out or has_ended(state):
+            self.ending = Ending.STOP
+            self._log.warning("Deleting the Job: the task is %s", state)
+            self.delete_own()
+        else:
+            self.ending = Ending.LEAVE
+            self._log.warning("Leaving the Job: the task is %s, only this process ends", state)
+        if self._interrupt is not None:
+            with suppress(RuntimeError):  # the loop has just ended by itself
+                self._interrupt()

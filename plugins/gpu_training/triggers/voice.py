@@ -1,0 +1,70 @@
+"""What a waiting training says in the task log, and how often."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Final
+
+from gpu_training.contract import Progress, parse_progress
+from gpu_training.core import progress_text
+from gpu_training.core.decide import Outcome, Wait
+from gpu_training.core.naming import TRAINING_CONTAINER
+from gpu_training.task_log import TaskLog
+
+_PROGRESS_EVERY_S: Final = 2.0
+_DETAIL_EVERY_S: Final = 30.0
+
+
+class Voice:
+    """Writes to one task log.
+
+    :param log: the task's.
+    """
+
+    def __init__(self, log: TaskLog) -> None:
+        self._log = log
+        self._said: Wait | None = None
+        self._said_at = 0.0
+        self._trouble: str | None = None
+        self._speaker: tuple[str, str] | None = None
+        self._progress: Progress | None = None
+        self._progress_at = 0.0
+
+    def phase(self, wait: Wait) -> None:
+        """Say a phase when it changes; a change of its detail alone at most every so often."""
+        new_phase = self._said is None or self._said.phase is not wait.phase
+        if not new_phase and (wait == self._said or monotonic() - self._said_at < _DETAIL_EVERY_S):
+            return
+        self._said, self._said_at = wait, monotonic()
+        self._log.info("%s: %s", wait.phase, wait.detail)
+
+    def trouble(self, trouble: str | None) -> None:
+        """Say once that the API server can not be asked, and once that it can again."""
+        if trouble is not None and self._trouble is None:
+            self._log.warning("%s; the training goes on, and so does the waiting", trouble)
+        elif trouble is None and self._trouble is not None:
+            self._log.info("the API server answers again")
+        self._trouble = trouble
+
+    def line(self, pod: str, container: str, text: str) -> None:
+        """Say a pod's line; a progress line as words, at most every so often."""
+        progress = parse_progress(text) if container == TRAINING_CONTAINER else None
+        if progress is not None:
+            self._progress = progress
+            if monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
+                self._say_progress()
+            return
+        if self._speaker != (pod, container):
+            self._speaker = (pod, container)
+            self._log.info("log of pod %s, container %s:", pod, container)
+        self._log.info("%s", text)
+
+    def end(self, outcome: Outcome) -> None:
+        """Say the last progress and the end."""
+        self._say_progress()
+        self._log.info("%s%s", outcome.kind, f": {outcome.verdict.summary}" if outcome.verdict else "")
+
+    def _say_progress(self) -> None:
+        if self._progress is not None:
+            self._log.info("%s", progress_text.render(self._progress))
+            self._progress, self._progress_at = None, monotonic()
