@@ -144,26 +144,23 @@ def will_restart(policy: str, exit_code: int) -> bool:
 
 
 def decide_phase(pod: Document, view: PodView) -> Phase:
-    """Return the phase by the kubelet's precedence: a failed init container, what waits, what runs, how all ended."""
-    if view.failure and view.ended:
-        return Phase.FAILED
-    policy = pod["spec"].get("restartPolicy", "Always")
-    inits = [_end_of(one) for one in view.init]
-    if policy == "Never" and any(end is not None and end.exit_code for end in inits):
-        return Phase.FAILED
-    if view.ended and not all(isinstance(one.state, Terminated) for one in view.regular):
-        return Phase.FAILED
-    if any(end is None for end in inits):
+    """Return the phase by the kubelet's precedence: how all ended, what waits, what runs.
+
+    It is final only once the pod has ended: nothing of the status changes after a final phase was reported.
+    """
+    if view.ended:
+        return _final_phase(view)
+    if any(_end_of(one) is None for one in view.init):
         return Phase.PENDING
-    ends = [_end_of(one) for one in view.regular]
-    if any(isinstance(one.state, Waiting) and one.last is None for one in view.regular):
+    if any(_end_of(one) is None and isinstance(one.state, Waiting) for one in view.regular):
         return Phase.PENDING
-    if any(isinstance(one.state, Running) for one in view.regular):
-        return Phase.RUNNING
-    codes = [end.exit_code for end in ends if end is not None]
-    if not view.ended and any(will_restart(policy, code) for code in codes):
-        return Phase.RUNNING
-    return Phase.FAILED if any(codes) else Phase.SUCCEEDED
+    return Phase.RUNNING
+
+
+def _final_phase(view: PodView) -> Phase:
+    if view.failure or not all(succeeded(one.state) for one in (*view.init, *view.regular)):
+        return Phase.FAILED
+    return Phase.SUCCEEDED
 
 
 def _end_of(one: ContainerView) -> Terminated | None:
