@@ -1,7 +1,7 @@
 """From a Job's final condition to the trigger's event, with many Jobs waited on in one event loop.
 
-`python -m bench.detect [--jobs 50]`: starts a sandbox, creates Jobs that no controller touches (managedBy), waits on all
-of them with TrainingJobTrigger, and has another process set each one's final condition. Measured is the time from the
+`python -m bench.detect [--jobs 50]`: starts a sandbox, creates Jobs that no controller touches (managedBy), waits on
+all of them with TrainingJobTrigger, and has another process set each one's final condition. Measured is the time from the
 return of that PATCH to the event. Exits 1 while the goal is missed.
 """
 
@@ -43,7 +43,7 @@ def job_document(number: int) -> dict[str, Any]:
 
 
 def end_jobs(folder: Path, api_url: str, jobs: int) -> None:
-    """Set the final condition of each Job, one after another, and print when each PATCH returned (the other process)."""
+    """Set the final condition of each Job, one after another, and print when each PATCH returned."""
     credentials = Credentials(folder / "certificates")
     api = Api(api_url, credentials.cluster.certificate, credentials.pair("admin"))
     for number in range(jobs):
