@@ -1,8 +1,8 @@
 """From a Job's final condition to the trigger's event, with many Jobs waited on in one event loop.
 
 `python -m bench.detect [--jobs 50]`: starts a sandbox, creates Jobs that no controller touches (managedBy), waits on
-all of them with TrainingJobTrigger, and has another process set each one's final condition. Measured is the time from the
-return of that PATCH to the event. Exits 1 while the goal is missed.
+all of them with TrainingJobTrigger, and has another process set each one's final condition. Measured is the time from
+the return of that PATCH to the event. Exits 1 while the goal is missed.
 """
 
 from __future__ import annotations
