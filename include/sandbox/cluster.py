@@ -31,8 +31,8 @@ from sandbox.waiting import wait_for
 __all__ = ["DEFAULT_FOLDER", "NodeRequest", "Sandbox", "SandboxStatus", "clean"]
 
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / ".state" / "sandbox"
-SETTLE_DEADLINE_S = 60.0
-NODE_DEADLINE_S = 60.0
+SETTLE_DEADLINE_S = 120.0
+NODE_DEADLINE_S = 120.0
 
 
 class Sandbox:

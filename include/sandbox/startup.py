@@ -12,7 +12,8 @@ from sandbox.errors import SandboxError
 from sandbox.supervisor import Supervisor
 from sandbox.waiting import wait_for
 
-READY_DEADLINE_S = 90.0
+READY_DEADLINE_S = 180.0
+"""Generous: what fails is told at once, and a machine with ten times its load still gets there."""
 PORT_TRIES = 5
 SHOWN_LINES = 15
 IN_USE = "address already in use"
