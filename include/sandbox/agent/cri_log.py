@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 CHUNK_BYTES = 16 * 1024
 """A longer line is cut into partial entries of this size, as containerd does; so no reader ever needs more memory."""
@@ -57,8 +58,13 @@ class LineSplitter:
 def format_timestamp(nanoseconds: int) -> str:
     """Return a time as Go's RFC3339Nano writes it: UTC, zeros at the end of the fraction left out."""
     seconds, rest = divmod(nanoseconds, 10**9)
-    whole = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
+    return f"{_whole_second(seconds)}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
+
+
+@lru_cache(maxsize=8)
+def _whole_second(seconds: int) -> str:
+    """Kept for the next line, of the same second most often: formatting a date costs more than all else of a line."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def parse_timestamp(text: str) -> int:

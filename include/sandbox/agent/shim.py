@@ -205,7 +205,7 @@ def _make_view(spec: Spec) -> None:
         namespaces.set_host_name(spec["host_name"])
     tree = MountTree(stage=spec["stage"])
     tree.place(Mount(**one) for one in spec["mounts"])
-    if not os.path.isdir(spec["working_directory"]):
+    if not os.path.lexists(spec["working_directory"]):
         tree.make_target(spec["working_directory"], folder=True)
     try:
         namespaces.mount("proc", "/proc", "proc")
