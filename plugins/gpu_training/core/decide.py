@@ -57,7 +57,7 @@ class Outcome:
 
 
 # What happened to an attempt, not what it did: another attempt's own failure explains more.
-_CIRCUMSTANCES: Final = frozenset({Category.DISRUPTED, Category.KILLED, Category.INTERRUPTED, Category.UNKNOWN})
+_CIRCUMSTANCES: Final = frozenset({Category.DISRUPTED, Category.KILLED, Category.INTERRUPTED})
 
 # "Container c for pod ns/name failed with exit code 42 matching FailJob rule at index 0"
 _POLICY_MESSAGE: Final = re.compile(r"failed with exit code ([0-9]{1,3}) matching FailJob rule")
@@ -118,8 +118,9 @@ def _explain(condition: Condition, attempts: tuple[Attempt, ...]) -> Verdict:
 
 
 def _newest(verdicts: list[Verdict]) -> Verdict | None:
-    causes = [verdict for verdict in verdicts if verdict.category not in _CIRCUMSTANCES]
-    return next(iter(causes or verdicts), None)
+    known = [verdict for verdict in verdicts if verdict.category is not Category.UNKNOWN]
+    causes = [verdict for verdict in known if verdict.category not in _CIRCUMSTANCES]
+    return next(iter(causes or known or verdicts), None)
 
 
 def _from_words(condition: Condition) -> Verdict:

@@ -62,14 +62,16 @@ def lay_over(document: Document, name: str, key: str, ours: Sequence[Document], 
 
     :raises ConfigurationError: the base has another entry of the same key.
     """
-    base = children(document, name, where)
-    by_key = {entry[key]: entry for entry in ours}
-    for entry in base:
-        if entry.get(key) in by_key and entry != by_key[entry[key]]:
+    taken = [entry[key] for entry in ours]
+    others = []
+    for entry in children(document, name, where):
+        if entry.get(key) not in taken:
+            others.append(entry)
+        elif entry not in ours:
             raise ConfigurationError(
                 f"{where}.{name}[{entry[key]}]", entry, "is set by the training spec or the operator: leave it out here"
             )
-    document[name] = [*ours, *(entry for entry in base if entry.get(key) not in by_key)]
+    document[name] = [*ours, *others]
 
 
 def add_missing(document: Document, name: str, ours: Sequence[Document], where: str) -> None:
