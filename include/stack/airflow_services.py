@@ -22,7 +22,7 @@ SERVICES = (API_SERVER, "scheduler-1", DAG_PROCESSOR, "triggerer-1")
 """Names of the four services. A second scheduler or triggerer is `scheduler-2` or `triggerer-2`."""
 
 _MIGRATE_DEADLINE_S = 300.0
-_START_DEADLINE_S = 180.0
+_START_DEADLINE_S = 300.0
 _GRACE_S = 10.0
 
 

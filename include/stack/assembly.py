@@ -22,7 +22,7 @@ from stack.steps import Steps, run_together
 SECRET_NAME = "flights-data-credentials"  # noqa: S105 - the name of a Kubernetes Secret
 TRAINER_IMAGE = "xgboost-trainer"
 WEEKS = 3
-_DATABASE_DEADLINE_S = 30.0
+_DATABASE_DEADLINE_S = 60.0
 
 
 class Assembly:

@@ -30,7 +30,7 @@ from stack.screen import Screen, open_screen, print_table
 from stack.steps import Steps
 
 DEFAULT_MODEL = "flight-delay"
-_DAG_DEADLINE_S = 60.0
+_DAG_DEADLINE_S = 120.0
 _POLL_S = 0.5
 
 

@@ -12,7 +12,7 @@ from stack.host import Host
 from stack.object_store import MLFLOW, REGION, ObjectStore
 
 NAME = "mlflow"
-_START_DEADLINE_S = 120.0
+_START_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from stack.host import Host
 NAME = "object-store"
 FLIGHTS, MLFLOW = "flights", "mlflow"
 REGION = "us-east-1"
-_START_DEADLINE_S = 60.0
-_PUBLISH_DEADLINE_S = 180.0
+_START_DEADLINE_S = 120.0
+_PUBLISH_DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

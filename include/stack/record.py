@@ -27,11 +27,13 @@ FILE_NAME = "stack.json"
 class StackRecord:
     """Ports and secrets of one stack.
 
-    :param owner: pid and start time of the process with which the stack ends; None: it runs until it is taken down.
+    :param owner_pid: the process with which the stack ends; None: it runs until it is taken down.
+    :param owner_start: its start time, since pids are reused.
     :param passwords: of Airflow's users.
     """
 
-    owner: tuple[int, int] | None
+    owner_pid: int | None
+    owner_start: int
 
     airflow_port: int
     database_port: int
@@ -51,7 +53,8 @@ class StackRecord:
         owner = read_process(owner_pid) if owner_pid is not None else None
         airflow_port, database_port, mlflow_port, store_port = _free_ports(4)
         return cls(
-            owner=(owner.pid, owner.start) if owner else None,
+            owner_pid=owner_pid,
+            owner_start=owner.start if owner else 0,
             airflow_port=airflow_port,
             database_port=database_port,
             database_password=secrets.token_hex(16),
@@ -82,7 +85,7 @@ class StackRecord:
     @property
     def has_owner(self) -> bool:
         """Tell whether whoever started the stack still runs, or it was to run without."""
-        return self.owner is None or is_alive(*self.owner)
+        return self.owner_pid is None or is_alive(self.owner_pid, self.owner_start)
 
     @property
     def airflow_url(self) -> str:

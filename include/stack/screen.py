@@ -54,13 +54,14 @@ class PlainScreen:
 
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._told: dict[str, float] = {}
+        self._told: dict[str, tuple[str, float]] = {}
 
     def tell(self, step: str, state: str) -> None:
-        now = time.monotonic()
+        now, subject = time.monotonic(), state.partition(" ")[0]
+        before, when = self._told.get(step, ("", 0.0))
         # A build tells how far it is every second: enough for a terminal, too much for a log.
-        if step not in self._told or now - self._told[step] >= _QUIET_S:
-            self._told[step] = now
+        if subject != before or now - when >= _QUIET_S:
+            self._told[step] = (subject, now)
             self.say(f"{step}: {state}")
 
     def finish(self, step: str, seconds: float) -> None:

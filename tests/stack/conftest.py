@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from stack.testing import stack
+
+__all__ = ["stack"]
