@@ -1,7 +1,8 @@
-"""The cluster that every test of this tier shares, and a namespace for each."""
+"""The cluster that every test of this tier shares, a namespace for each, and Airflow's connections to it."""
 
 from __future__ import annotations
 
 from sandbox.testing import namespace, sandbox, sandbox_folder
+from tests.cluster.connections import connected, mlflow
 
-__all__ = ["namespace", "sandbox", "sandbox_folder"]
+__all__ = ["connected", "mlflow", "namespace", "sandbox", "sandbox_folder"]

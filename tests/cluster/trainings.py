@@ -15,6 +15,8 @@ from typing import Any
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
 
+from sandbox.cluster import Sandbox
+
 from gpu_training.operators.gpu_training import GpuTrainingOperator
 from gpu_training.triggers.training import TrainingJobTrigger
 
@@ -113,6 +115,25 @@ def fire(trigger: TrainingJobTrigger) -> dict[str, Any]:
 
     (payload,) = asyncio.run(asyncio.wait_for(run(), 120))
     return dict(json.loads(json.dumps(payload)))
+
+
+def jobs_of(sandbox: Sandbox, namespace: str) -> list[dict[str, Any]]:
+    """Give the Jobs, the newest first."""
+    items = sandbox.api.request("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
+    return sorted(items, key=lambda job: str(job["metadata"]["name"]), reverse=True)
+
+
+def pods_of(sandbox: Sandbox, namespace: str) -> list[dict[str, Any]]:
+    return list(sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"])
+
+
+def is_running(sandbox: Sandbox, namespace: str) -> bool:
+    """Whether a training container runs."""
+    return any(
+        "running" in status["state"]
+        for pod in pods_of(sandbox, namespace)
+        for status in pod["status"].get("containerStatuses", [])
+    )
 
 
 def train(task: GpuTrainingOperator, instance: TaskInstance) -> dict[str, Any]:
