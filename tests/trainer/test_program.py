@@ -57,7 +57,7 @@ def test_sigterm_takes_a_checkpoint_and_the_next_pod_ends_where_one_alone_would(
     running = trainer.start(*ROUNDS, "--round-seconds=0.1")
     running.wait_for(lambda progress: progress.step >= 10)
     running.process.send_signal(signal.SIGTERM)
-    stopped = running.end(seconds=20)
+    stopped = running.end()
     assert stopped.code == ExitCode.INTERRUPTED
     last = stopped.result.last_step
     assert last is not None

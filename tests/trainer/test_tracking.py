@@ -139,7 +139,7 @@ def test_stopped_training_leaves_no_run_that_seems_to_run(tracked: Trainer, trac
     running = tracked.start("--rounds=500", "--round-seconds=0.1", "--checkpoint-every=5")
     running.wait_for(lambda progress: progress.step >= 3)
     running.process.terminate()
-    stopped = running.end(seconds=20)
+    stopped = running.end()
     assert stopped.code == ExitCode.INTERRUPTED
     assert tracking.run().info.status == "KILLED"
     assert tracking.steps("train_rmse")[-1] == stopped.result.last_step
