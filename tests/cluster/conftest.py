@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.testing import namespace, sandbox, sandbox_folder
+
 from tests.cluster.connections import connected, mlflow
 
 __all__ = ["connected", "mlflow", "namespace", "sandbox", "sandbox_folder"]

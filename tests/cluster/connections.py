@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-
 from sandbox.cluster import Sandbox
+
 from tests.fake_mlflow import FakeMlflow
 
 

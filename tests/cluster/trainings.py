@@ -14,11 +14,9 @@ from typing import Any
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
-
-from sandbox.cluster import Sandbox
-
 from gpu_training.operators.gpu_training import GpuTrainingOperator
 from gpu_training.triggers.training import TrainingJobTrigger
+from sandbox.cluster import Sandbox
 
 RESULT = json.dumps({"v": 1, "status": "trained", "metrics": {"mae": 1.5}, "model_uri": "models:/m-1", "device": "cpu"})
 SUCCEED = f"echo hello; echo '{RESULT}' > /dev/termination-log"
