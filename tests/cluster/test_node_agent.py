@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import secrets
 import signal
@@ -163,12 +164,11 @@ def test_exit_codes_are_the_program_s_own(pods: Pods, script: str, code: int, re
     assert (end["exitCode"], end["reason"]) == (code, reason)
 
 
-def test_what_a_container_leaves_running_ends_with_it(pods: Pods, tmp_path: Path) -> None:
+def test_what_a_container_leaves_running_ends_with_it(pods: Pods) -> None:
     mark = secrets.token_hex(8)
     end = end_of(pods.ended(pods.create(f"setsid sh -c 'sleep 300; echo {mark}' & setsid sleep 301 & exit 0")))
     assert end["exitCode"] == 0
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not [one for one in commands if mark.encode() in one]
+    assert not is_running(mark)
 
 
 def test_command_that_does_not_exist_is_a_start_error_that_began_in_1970(pods: Pods) -> None:
@@ -373,12 +373,7 @@ def test_forced_deletion_ends_the_process_too(pods: Pods) -> None:
     name = pods.create(f"trap '' TERM; : {mark}; while :; do sleep 0.1; done")
     pods.running(name)
     pods.delete(name, gracePeriodSeconds=0)
-
-    def alive() -> bool:
-        commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-        return any(mark.encode() in one for one in commands)
-
-    wait_for(lambda: not alive(), DEADLINE_S, "the end of the process")
+    wait_for(lambda: not is_running(mark), DEADLINE_S, "the end of the process")
 
 
 @pytest.mark.parametrize(
@@ -544,19 +539,50 @@ def test_killed_agent_s_successor_finds_the_container_and_its_end(pods: Pods) ->
     ending = pods.create("sleep 1; exit 5")
     pods.running(running)
     pods.running(ending)
-    supervisor, folder = pods.sandbox.supervisor, _first_run(pods, ending)
-    supervisor.signal("node-gpu-1", signal.SIGKILL)
-    wait_for(lambda: not supervisor.status()["node-gpu-1"].alive, DEADLINE_S, "the agent's end")
-    wait_for((folder / "exit.json").exists, DEADLINE_S, "the end that no agent sees")
-    # Not restart(), which ends what the dead agent left.
-    credentials = Credentials(pods.sandbox.folder / "certificates")
-    site = Site(folder=pods.sandbox.folder, api_url=pods.sandbox.api_url, credentials=credentials)
-    (agent,) = KINDS["process"].processes(NodeRequest(), site)
-    supervisor.run(agent)
+    folder = _first_run(pods, ending)
+    with no_agent(pods.sandbox):
+        wait_for((folder / "exit.json").exists, DEADLINE_S, "the end that no agent sees")
     assert end_of(pods.ended(ending))["exitCode"] == 5
     pod = pods.ended(running)
     assert (end_of(pod)["exitCode"], pod["status"]["containerStatuses"][0]["restartCount"]) == (6, 0)
     assert pods.log(running) == "".join(f"{n}\n" for n in range(1, 7))
+
+
+def test_agent_s_successor_ends_what_was_removed_meanwhile(pods: Pods) -> None:
+    mark = secrets.token_hex(8)
+    name = pods.create(f": {mark}; sleep 600")
+    pods.running(name)
+    folder = _first_run(pods, name)
+    with no_agent(pods.sandbox):
+        pods.delete(name, gracePeriodSeconds=0)
+        assert is_running(mark)
+    wait_for(lambda: not is_running(mark), DEADLINE_S, "the end of the process")
+    wait_for(lambda: not folder.exists(), DEADLINE_S, "the pod's files to be gone")
+
+
+def is_running(mark: str) -> bool:
+    """Whether a process of this machine has the mark in its command line."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if mark.encode() in path.read_bytes():
+                return True
+    return False
+
+
+@contextlib.contextmanager
+def no_agent(sandbox: Sandbox) -> Iterator[None]:
+    """Kill the node's agent, its containers running on, and start another one afterwards."""
+    supervisor = sandbox.supervisor
+    supervisor.signal("node-gpu-1", signal.SIGKILL)
+    wait_for(lambda: not supervisor.status()["node-gpu-1"].alive, DEADLINE_S, "the agent's end")
+    try:
+        yield
+    finally:
+        # Not restart(), which ends what the dead agent left.
+        credentials = Credentials(sandbox.folder / "certificates")
+        site = Site(folder=sandbox.folder, api_url=sandbox.api_url, credentials=credentials)
+        (agent,) = KINDS["process"].processes(NodeRequest(), site)
+        supervisor.run(agent)
 
 
 def _first_run(pods: Pods, name: str) -> Path:

@@ -15,7 +15,7 @@ from sandbox.agent.config import AgentConfig
 from sandbox.agent.context import NodeContext
 from sandbox.agent.events import EventRecorder
 from sandbox.agent.images import ImageStore
-from sandbox.agent.namespaces import fault_of_namespaces
+from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
 from sandbox.agent.node import NodeKeeper, capacity
 from sandbox.agent.pods import PodWorker
 from sandbox.agent.reflector import Reflector
@@ -58,6 +58,8 @@ class NodeAgent:
         """
         ready = self._config.root / READY_FILE
         ready.unlink(missing_ok=True)
+        if self._node.namespace_fault is not None:
+            logger.warning("no container can start: %s; %s", self._node.namespace_fault, REMEDY)
         try:
             port = await self._server.start()
             self._start(self._services.run())
@@ -67,6 +69,7 @@ class NodeAgent:
             await self._services.synced.wait()
             self._start(self._pods.run())
             await self._pods.synced.wait()
+            self._end_orphans()
             fresh = ready.with_suffix(".new")
             fresh.write_text(json.dumps({"port": port, "pid": os.getpid()}))
             fresh.replace(ready)
@@ -87,6 +90,15 @@ class NodeAgent:
         elif not gone:
             self._workers[uid] = worker = PodWorker(self._node, document, self._refusal_of)
             self._start(self._live(uid, worker))
+
+    def _end_orphans(self) -> None:
+        """End what runs of pods that were removed while no agent was there to see it."""
+        for record in (self._config.root / "pods").glob("*/pod.json"):
+            document = json.loads(record.read_text())
+            uid = document["metadata"]["uid"]
+            if uid not in self._workers:
+                self._on_pod(document, gone=False)
+                self._workers[uid].update(document, gone=True)
 
     async def _live(self, uid: str, worker: PodWorker) -> None:
         try:

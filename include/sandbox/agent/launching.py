@@ -96,9 +96,15 @@ def _mounts(pod: PodContext, container: Document, folder: Path, variables: Mappi
         )
     if pod.host_name and not any(one["target"] == "/etc/hosts" for one in mounts) and Path("/etc/hosts").exists():
         hosts = folder / "hosts"
-        hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{pod.node.config.address}\t{pod.host_name}\n")
+        hosts.write_text(f"{Path('/etc/hosts').read_text()}\n{_host_lines(pod)}")
         mounts.append({"source": str(hosts), "target": "/etc/hosts"})
     return mounts
+
+
+def _host_lines(pod: PodContext) -> str:
+    own = {"ip": pod.node.config.address, "hostnames": [pod.host_name]}
+    aliases = [own, *(pod.document["spec"].get("hostAliases") or ())]
+    return "".join(f"{one['ip']}\t{' '.join(one.get('hostnames') or ())}\n" for one in aliases)
 
 
 def _volume_mount(pod: PodContext, mount: Document, variables: Mapping[str, str]) -> dict[str, Any]:

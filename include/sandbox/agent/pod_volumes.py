@@ -33,9 +33,11 @@ class PodVolumes:
         self._pod = pod
         self._volumes: list[Document] = list(pod.document["spec"].get("volumes") or ())
 
-    async def prepare(self) -> None:
+    async def prepare(self, *, made_before: bool = False) -> None:
         """Make all volumes, as often as it takes; return early when the pod stops.
 
+        :param made_before: containers of the pod run already, and nothing may keep their end from being seen; what the
+            volumes show is brought up to date later.
         :raises VolumeUnsupportedError: when this kind of node can not give one.
         """
         for volume in self._volumes:
@@ -43,7 +45,7 @@ class PodVolumes:
             make_folder(self._pod.volume_folder(volume["name"]))
         await self._make_memory_volumes()
         pause = RETRY_S[0]
-        while not self._pod.stopping.is_set():
+        while not (made_before or self._pod.stopping.is_set()):
             try:
                 await self._write()
                 return

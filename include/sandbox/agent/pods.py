@@ -159,13 +159,14 @@ class PodWorker:
         self._sandbox_ready = any(runner.running for runner in self._runners)
 
     async def _run_containers(self) -> None:
+        found = self._sandbox_ready
         try:
-            await self._volumes.prepare()
+            await self._volumes.prepare(made_before=found)
         except VolumeUnsupportedError as error:
             for runner in self._inits[:1] or self._regulars:
                 runner.refuse(str(error))
             await self._pod.stopping.wait()
-        if self._pod.stopping.is_set():
+        if self._pod.stopping.is_set() and not found:
             return
         self._sandbox_ready = True
         self._writer.mark()
