@@ -107,20 +107,18 @@ def _failed(condition: Condition, attempts: tuple[Attempt, ...]) -> Outcome:
 
 
 def _explain(condition: Condition, attempts: tuple[Attempt, ...]) -> Verdict:
-    """Give what explains a Failed Job: the newest failure that an attempt is itself the cause of, else the newest
-    attempt's, else the Job's own words."""
+    """Give what explains a Failed Job: the newest failure that an attempt is itself the cause of, else the newest whose
+    end was seen, else the Job's own words."""
     verdicts = [attempt.verdict for attempt in reversed(attempts) if attempt.verdict is not None]
-    if condition.reason == "PodFailurePolicy":
-        # A rule has said that no repetition helps, be it one of a base document that the table does not know.
-        found = next((verdict for verdict in verdicts if verdict.action is Action.FAIL), None)
-        return replace(found or _newest(verdicts) or _from_words(condition), action=Action.FAIL)
-    return _newest(verdicts) or _from_words(condition)
-
-
-def _newest(verdicts: list[Verdict]) -> Verdict | None:
     known = [verdict for verdict in verdicts if verdict.category is not Category.UNKNOWN]
     causes = [verdict for verdict in known if verdict.category not in _CIRCUMSTANCES]
-    return next(iter(causes or known or verdicts), None)
+    told = _from_words(condition)
+    if condition.reason != "PodFailurePolicy":
+        return next(iter(causes or known or verdicts), told)
+    # A rule has said that no repetition helps, be it one of a base document that the table does not know.
+    final = [verdict for verdict in known if verdict.action is Action.FAIL]
+    said = [told] if told.category is not Category.UNKNOWN else []
+    return replace((final or said or causes or known or [told])[0], action=Action.FAIL)
 
 
 def _from_words(condition: Condition) -> Verdict:
