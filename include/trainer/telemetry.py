@@ -128,8 +128,8 @@ def persist(action: Callable[[], _T], *, patience: float, wait: Callable[[float]
         except TrackingFailure as error:
             if time.monotonic() + pause > deadline:
                 raise TrackingFailure(
-                    f"MLflow did not take the model within {patience:g} s (--tracking-patience); the last checkpoint "
-                    f"holds the whole training, so that another try only logs it: {error}"
+                    f"MLflow did not take the model within {patience:g} s (--tracking-patience): {error}; another try "
+                    "only logs it where the last checkpoint was written, and trains again where there are none"
                 ) from error
             _log.warning("MLflow does not answer, next try in %.0f s: %s", pause, error)
         if wait(pause):
