@@ -13,6 +13,7 @@ import pytest
 from tests import airflow_home
 from tests.airflow_home import airflow_database  # noqa: F401 - a fixture
 from tests.mlflow_service import mlflow_server  # noqa: F401 - a fixture
+from tests.object_store_service import object_store_server  # noqa: F401 - a fixture
 
 _HOME = airflow_home.prepare()
 

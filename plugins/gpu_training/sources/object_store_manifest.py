@@ -108,7 +108,12 @@ class ObjectStoreManifests:
     def _manifest(self, version: str) -> Manifest | None:
         """Give the manifest in a version's folder; None when there is none."""
         path = f"{self._root}/{version}/{MANIFEST_NAME}"
-        raw = self._asking(lambda: self._fs.cat_file(path, start=0, end=MAX_MANIFEST_BYTES + 1), missing=None)
+
+        def content() -> bytes | None:
+            with self._fs.open(path, "rb", block_size=_CHUNK_BYTES) as stream:
+                return bytes(stream.read(MAX_MANIFEST_BYTES + 1))
+
+        raw = self._asking(content, missing=None)
         if raw is None:
             return None
         shown = f"manifest {self._uri}/{version}/{MANIFEST_NAME}"
