@@ -53,7 +53,8 @@ ROWS: list[tuple[str, Document, list[Document], list[Document], float, bool]] = 
     ("gone while it ran, Job ended", complete(second=50), [], [pod("Running", container(running()))], 49, True),
     ("gone before the kubelet said anything", job(), [], [pod("Pending")], 99, True),
     ("gone unbound", job(), [], [pod("Pending", scheduled=None)], 0, False),
-    ("ended without a time", failed(second=41), [pod("Failed", container({"terminated": {"exitCode": 1}}))], [], 40, True),
+    ("ended without a time", failed(second=41), [pod("Failed", container({"terminated": {"exitCode": 1}}))], [],
+     40, True),
 ]  # fmt: skip
 
 
