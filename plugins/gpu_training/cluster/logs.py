@@ -17,7 +17,7 @@ from typing import Any, Final
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.jobs import pods_path
 from gpu_training.core.errors import ClusterError, ClusterRejected, GpuTrainingError
-from gpu_training.core.observation import ContainerState, PodObservation, observe_pod
+from gpu_training.core.pods import ContainerState, PodObservation, observe_pod
 from gpu_training.task_log import TaskLog
 
 LONGEST_LINE: Final = 16 * 1024

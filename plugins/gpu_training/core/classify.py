@@ -14,10 +14,7 @@ from typing import Final
 
 from gpu_training.contract import ContractError, ExitCode, parse_result
 from gpu_training.core.pods import ContainerObservation, PodObservation
-from gpu_training.core.verdict import Action as Action
-from gpu_training.core.verdict import Category as Category
-from gpu_training.core.verdict import Owner as Owner
-from gpu_training.core.verdict import Verdict as Verdict
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LONGEST_WORDS: Final = 400
 """Most characters of a program's own words in a summary."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_training.core.classify import RULES, Action
+from gpu_training.core.classify import RULES
 from gpu_training.core.errors import ConfigurationError
+from gpu_training.core.verdict import Action
 
 MAX_RULES: Final = 20
 _WHERE: Final = "full_job_spec.spec.podFailurePolicy.rules"

@@ -35,8 +35,7 @@ from gpu_training.core.overlay import (
 )
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.spec import NO_SHARED_MEMORY, TrainingSpec
-from gpu_training.core.training_container import RunSettings as RunSettings
-from gpu_training.core.training_container import shape_training_container
+from gpu_training.core.training_container import RunSettings, shape_training_container
 from gpu_training.core.volumes import SHARED_MEMORY_VOLUME, Volume, VolumeSource
 
 _JOB: Final = "full_job_spec"

@@ -11,12 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gpu_training.core.documents import child, entries, parse_time, text, texts, whole
-from gpu_training.core.pods import Condition as Condition
-from gpu_training.core.pods import ContainerObservation as ContainerObservation
-from gpu_training.core.pods import ContainerState as ContainerState
-from gpu_training.core.pods import PodObservation as PodObservation
-from gpu_training.core.pods import observe_conditions
-from gpu_training.core.pods import observe_pod as observe_pod
+from gpu_training.core.pods import Condition, PodObservation, observe_conditions, observe_pod
 
 # Set by the Job controller on every pod that it makes.
 _JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"

@@ -32,6 +32,9 @@ MAXIMUM_BACKOFF_LIMIT: Final = 20
 MODEL_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 """A model's name: it begins Job names and is a label."""
 
+DEFAULT_NAMESPACE: Final = "gpu-training"
+DEFAULT_SERVICE_ACCOUNT: Final = "training"
+
 DATA_VERSION_ARGUMENT: Final = "data-version"
 """The argument that the operator adds, with the id of the resolved data version."""
 NO_SHARED_MEMORY: Final = "0"
@@ -85,8 +88,8 @@ class TrainingSpec:
     queue: str | None = None
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    namespace: str = "gpu-training"
-    service_account: str = "training"
+    namespace: str = DEFAULT_NAMESPACE
+    service_account: str = DEFAULT_SERVICE_ACCOUNT
     checkpoint_uri: str | None = None
     code_version: str | None = None
 
@@ -142,8 +145,10 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
         queue=fields.optional_text("queue", pattern=DNS_SUBDOMAIN, allowed=A_NAME, limit=63),
         node_selector=_node_selector(fields),
         tolerations=_tolerations(fields),
-        namespace=fields.text("namespace", "gpu-training", pattern=DNS_LABEL, allowed="a namespace name (a DNS label)"),
-        service_account=fields.text("service_account", "training", pattern=DNS_SUBDOMAIN, allowed=A_NAME),
+        namespace=fields.text(
+            "namespace", DEFAULT_NAMESPACE, pattern=DNS_LABEL, allowed="a namespace name (a DNS label)"
+        ),
+        service_account=fields.text("service_account", DEFAULT_SERVICE_ACCOUNT, pattern=DNS_SUBDOMAIN, allowed=A_NAME),
         checkpoint_uri=fields.optional_text("checkpoint_uri", pattern=URI, allowed="a URI such as s3://bucket/folder"),
         code_version=fields.optional_text("code_version", limit=256),
     )

@@ -13,10 +13,11 @@ from gpu_training.contract import Variable
 from gpu_training.core.dataversion import DataVersion, parse_data_version
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.events import Work
-from gpu_training.core.manifest import RunSettings, build_job
+from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import Identity, TaskTry, fingerprint
 from gpu_training.core.registration import TAG_PREFIX
 from gpu_training.core.spec import TrainingSpec, parse_training_spec
+from gpu_training.core.training_container import RunSettings
 from gpu_training.task_log import TaskLog
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import Final
 
 from gpu_training.contract import Progress, parse_progress
 from gpu_training.core import progress_text
-from gpu_training.core.decide import Outcome, Wait
+from gpu_training.core.decide import Outcome
 from gpu_training.core.naming import TRAINING_CONTAINER
+from gpu_training.core.phase import Wait
 from gpu_training.task_log import TaskLog
 
 _PROGRESS_EVERY_S: Final = 2.0

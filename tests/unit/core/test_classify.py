@@ -8,7 +8,7 @@ import pytest
 from gpu_training.contract import ExitCode, Result, ResultStatus, render_result
 from gpu_training.core.classify import RULES, classify_pod
 from gpu_training.core.failure_policy import build_failure_policy
-from gpu_training.core.observation import observe_pod
+from gpu_training.core.pods import observe_pod
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 from tests.unit.core.kubernetes_documents import (

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from gpu_training.contract import RESULT_LIMIT_BYTES, Result, ResultStatus, render_result
-from gpu_training.core.decide import Outcome, OutcomeKind, Phase, Policy, Wait, decide
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.observation import observe
+from gpu_training.core.phase import Phase, Wait
 from gpu_training.core.verdict import Action, Category, Owner
 
 from tests.unit.core.kubernetes_documents import (

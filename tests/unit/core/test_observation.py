@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 from gpu_training.core.documents import parse_time
-from gpu_training.core.observation import ContainerState, observe, observe_job, observe_pod
+from gpu_training.core.observation import observe, observe_job
+from gpu_training.core.pods import ContainerState, observe_pod
 
 from tests.unit.core.kubernetes_documents import (
     JOB_UID,
