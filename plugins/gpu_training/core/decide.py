@@ -16,8 +16,8 @@ from gpu_training.contract import Result
 from gpu_training.core.attempts import Attempt, attempts_of, total_gpu_seconds
 from gpu_training.core.classify import rule_for_exit_code
 from gpu_training.core.observation import Observation
-from gpu_training.core.pods import Condition
 from gpu_training.core.phase import Wait, describe
+from gpu_training.core.pods import Condition
 from gpu_training.core.results import is_absence, read_result
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
