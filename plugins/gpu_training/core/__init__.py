@@ -1,1 +1,1 @@
-"""The pure core: standard library only; time, randomness and environment are arguments (ARCHITECTURE, section 3)."""
+"""The pure core: standard library only; time, randomness and environment are arguments."""

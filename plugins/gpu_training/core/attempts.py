@@ -68,8 +68,8 @@ def _seen_end(pod: PodObservation) -> float | None:
     containers = (*pod.init_containers, *pod.containers)
     if pod.ended and not containers:
         return pod.scheduled_at  # turned away at admission: it never held anything
-    # In a pod that has ended, a container that waits never starts; but one of a lost node stays `running` for ever
-    # (SEMANTICS, section 2).
+    # In a pod that has ended, a container that waits never starts; but one of a lost node stays `running` for ever:
+    # the pod's garbage collector sets the phase alone (measured with Kubernetes 1.37).
     over = (ContainerState.TERMINATED, ContainerState.WAITING) if pod.ended else (ContainerState.TERMINATED,)
     if not containers or any(container.state not in over for container in containers):
         return None

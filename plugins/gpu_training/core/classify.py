@@ -41,7 +41,7 @@ class Rule:
 
 
 def _admission_failed(pod: PodObservation) -> bool:
-    # Empty containerStatuses: the kubelet turned the pod away before it had containers (SEMANTICS, section 2).
+    # Empty containerStatuses: the kubelet turned the pod away before it had containers.
     return pod.phase == "Failed" and not pod.containers and bool(pod.reason)
 
 

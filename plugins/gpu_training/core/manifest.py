@@ -113,7 +113,7 @@ def _limit(job_spec: Document, spec: TrainingSpec) -> None:
 
 def _shape_pod(pod: Document, spec: TrainingSpec, identity: Identity, settings: RunSettings) -> None:
     settle(pod, "restartPolicy", "Never", _POD)
-    # The pod's own deadline counts image pull and volumes too, and kills without a word (SEMANTICS, section 1); the
+    # The pod's own deadline counts image pull and volumes too, and kills without a condition; the
     # stock operator sets it to what it sets the Job's to.
     settle(pod, "activeDeadlineSeconds", spec.deadline_seconds, _POD)
     del pod["activeDeadlineSeconds"]

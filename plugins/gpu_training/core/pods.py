@@ -105,8 +105,8 @@ class PodObservation:
 
     @property
     def disruption(self) -> Condition | None:
-        """The DisruptionTarget condition, if it was set before what explains the end: a taint marks pods, too, that had
-        failed by themselves before (SEMANTICS, section 2)."""
+        """The DisruptionTarget condition, if it was set before what explains the end: the taint manager marks pods, too,
+        that had failed by themselves long before, and deletes them (measured with Kubernetes 1.37)."""
         found = self.condition("DisruptionTarget")
         if found is None or not found.holds:
             return None
