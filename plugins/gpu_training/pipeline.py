@@ -14,6 +14,7 @@ from gpu_training.core.fields import nearest
 from gpu_training.core.model import Model, parse_data_settings
 from gpu_training.core.parameters import DATA_VERSION, DRY_RUN
 from gpu_training.links import MlflowRunLink, TrainingJobLink
+from gpu_training.operators.clean_up import CleanUpOperator
 from gpu_training.operators.imported_late import ImportedLateOperator
 from gpu_training.operators.outcomes import final_where_retrying_is_useless
 
@@ -102,13 +103,10 @@ def add_tasks(model: Model, *, training: Mapping[str, object], ref: str, validat
         alias=model.registry.alias,
         conn_id=model.registry.conn_id,
     )
-    clean_up = ImportedLateOperator(
+    clean_up = CleanUpOperator(
         task_id="clean_up",
-        runs="gpu_training.operators.clean_up:CleanUpOperator",
-        arguments={
-            "kubernetes_conn_id": model.kubernetes_conn_id,
-            "namespace": training.get("namespace", "gpu-training"),
-        },
+        kubernetes_conn_id=model.kubernetes_conn_id,
+        namespace=str(training["namespace"]),
         execution_timeout=_CLEAN_UP_TIMEOUT,
     ).as_teardown(on_failure_fail_dagrun=True)
     train >> [registered, clean_up]

@@ -22,6 +22,7 @@ CONNECTION_ID: Final = r"[A-Za-z0-9_.-]{1,200}"
 _REGISTERED_MODEL: Final = r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,127}"
 # MLflow keeps `latest` and `v1`, `v2`, … for itself.
 _ALIAS: Final = r"(?!latest\Z|v[0-9]+\Z)[a-z][a-z0-9_-]{0,62}"
+_NAMESPACE: Final = "gpu-training"
 _CRON: Final = r"\S+( \S+){4}"
 _OWNER: Final = r"[^\s,][^,\n]{0,99}"
 
@@ -192,7 +193,7 @@ def _training(fields: Fields, model: str) -> dict[str, object]:
         raise ConfigurationError("training.model", body["model"], "is the model's own name: leave it out here")
     document: object = {**body, "model": model} if isinstance(body, Mapping) else body
     parse_training_spec(document, templates=True)
-    found: dict[str, object] = dict(document) if isinstance(document, Mapping) else {}
+    found: dict[str, object] = {"namespace": _NAMESPACE, **(document if isinstance(document, Mapping) else {})}
     if isinstance(arguments := found.get("arguments"), Mapping):
         found["arguments"] = {key: canonical_number(value) for key, value in arguments.items()}
     return found

@@ -1,0 +1,235 @@
+"""Both DAGs of a model, run by Airflow itself: real cluster, real trainer, real MLflow server, data in a folder."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sandbox.cluster import Sandbox
+
+from tests.cluster.connections import connect_cluster, connect_mlflow
+from tests.cluster.trainings import jobs_of
+from tests.mlflow_service import MlflowServer
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+NEWEST, OLDER = "2013-03-11", "2013-03-04"
+
+
+@pytest.fixture(scope="module")
+def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with two data versions of the flights."""
+    folder = tmp_path_factory.mktemp("flights")
+    python = ROOT / ".venv-trainer" / "bin" / "python"
+    arguments = ["--to", f"file://{folder}", "--weeks", "2", "--first", OLDER, "--rows-per-day", "20"]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}/include:{ROOT}/plugins"}
+    subprocess.run([python, "-m", "trainer.publish_flights", *arguments], env=environment, check=True)
+    return folder
+
+
+@dataclass
+class Project:
+    """A copy of the project's DAG and model files, pointed at this test's servers."""
+
+    folder: Path
+    mlflow: MlflowServer
+
+    def edit(self, file: str, change: Callable[[dict[str, Any]], None], *, to: str | None = None) -> None:
+        path = self.folder / "include" / "models" / file
+        document = yaml.safe_load(path.read_text())
+        change(document)
+        path.with_name(to or file).write_text(yaml.safe_dump(document))
+
+    def dag(self, dag_id: str) -> Any:
+        from airflow.dag_processing.dagbag import DagBag
+
+        bag = DagBag(dag_folder=self.folder / "dags", bundle_name="dags-folder")
+        assert bag.import_errors == {}
+        return bag.dags[dag_id]
+
+    def run(self, dag_id: str, **conf: Any) -> Run:
+        return Run(self.dag(dag_id).test(run_conf=conf))
+
+
+@dataclass
+class Run:
+    """A DAG run that ended."""
+
+    dag_run: Any
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {instance.task_id: str(instance.state) for instance in self.dag_run.get_task_instances()}
+
+    def result(self, task_id: str) -> Any:
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+
+        with create_session() as session:
+            query = XComModel.get_many(
+                key="return_value", run_id=self.dag_run.run_id, task_ids=task_id, dag_ids=self.dag_run.dag_id
+            )
+            (found,) = session.scalars(query).all()
+            return XComModel.deserialize_value(found)
+
+
+@pytest.fixture
+def project(
+    tmp_path: Path,
+    versions: Path,
+    sandbox: Sandbox,
+    namespace: str,
+    mlflow_server: MlflowServer,
+    airflow_database: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Project:
+    """Give the project with small trainings in this test's namespace, and Airflow's connections to all it needs."""
+    shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "include" / "models", tmp_path / "include" / "models")
+    connect_cluster(monkeypatch, sandbox.operator_kubeconfig)
+    connect_mlflow(monkeypatch, mlflow_server.uri)
+    monkeypatch.setenv("AIRFLOW_CONN_FLIGHTS_DATA", '{"conn_type": "fs"}')
+    bundle = (
+        f'[{{"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", '
+        f'"kwargs": {{"path": "{tmp_path}/dags"}}}}]'
+    )
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", bundle)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "flights-data-credentials"},
+        "data": {"AWS_ENDPOINT_URL": base64.b64encode(b"http://127.0.0.1:1").decode()},
+    }
+    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
+    project = Project(folder=tmp_path, mlflow=mlflow_server)
+
+    def localise(document: dict[str, Any]) -> None:
+        document["data"]["uri"] = f"file://{versions}"
+        # Of this test alone: what another one has registered must not be reused here.
+        document["registry"] |= {"registered_model": f"{document['model']}-{namespace}", "experiment": namespace}
+        training = document["training"]
+        training |= {"namespace": namespace, "code_version": namespace, "shared_memory": "16Mi"}
+        training["arguments"] |= {"rounds": 6, "max-depth": 2}
+        training["resources"] = {
+            "requests": {"cpu": "100m", "memory": "512Mi"},
+            "limits": {"nvidia.com/gpu": 1, "memory": "512Mi"},
+        }
+        document["parameters"] = {
+            name: parameter for name, parameter in document["parameters"].items() if name != "max_depth"
+        }
+        if "checkpoint_uri" in training:
+            training["checkpoint_uri"] = f"file://{tmp_path}/checkpoints"
+
+    for file in ("flight_delay.yaml", "air_time.yaml"):
+        project.edit(file, localise)
+    return project
+
+
+def registered(project: Project, name: str) -> list[Any]:
+    from gpu_training.registry.tracking_server import tracking_server
+
+    with tracking_server("mlflow_tracking").client() as client:
+        return list(client.search_model_versions(f"name = '{name}'"))
+
+
+def test_nightly_and_on_demand_train_the_same_work_into_one_version(
+    project: Project, sandbox: Sandbox, namespace: str
+) -> None:
+    nightly = project.run("nightly_retraining__flight-delay")
+    assert nightly.states == {"resolve": "success", "train": "success", "register": "success", "clean_up": "success"}
+    assert str(nightly.dag_run.state) == "success"
+    version, trained, model = (nightly.result(task) for task in ("resolve", "train", "register"))
+    assert (version["id"], version["ref"]) == (NEWEST, "latest")
+    assert trained["data_digest"] == version["digest"]
+    assert trained["gpu_seconds"] > 0
+    assert trained["attempts"] == 1
+    assert trained["metrics"]
+    assert (model["model_version"], model["reused"]) == ("1", False)
+    assert nightly.result("clean_up") == [trained["job"]]
+    assert jobs_of(sandbox, namespace) == []
+
+    left_alone = project.run("train_on_demand__flight-delay")
+    assert str(left_alone.dag_run.state) == "success"
+    again = left_alone.result("train")
+    assert again["fingerprint"] == trained["fingerprint"]
+    assert again["mlflow_run_id"] == trained["mlflow_run_id"]
+    assert (left_alone.result("register")["model_version"], left_alone.result("register")["reused"]) == ("1", True)
+
+    (only,) = registered(project, model["registered_model"])
+    assert only.tags["gpu_training.fingerprint"] == trained["fingerprint"]
+    assert only.tags["gpu_training.dag_run"] == nightly.dag_run.run_id
+    assert only.tags["gpu_training.job_uid"] == trained["job_uid"]
+    assert only.tags["gpu_training.data_version"] == NEWEST
+
+
+def test_the_form_s_values_reach_the_training(project: Project) -> None:
+    asked = project.run(
+        "train_on_demand__air-time", data_version=OLDER, rounds=4, learning_rate=1, deadline_seconds=300
+    )
+    assert str(asked.dag_run.state) == "success"
+    trained = asked.result("train")
+    assert trained["data_version"] == OLDER
+    assert trained["last_step"] == 4
+    from gpu_training.registry.tracking_server import tracking_server
+
+    with tracking_server("mlflow_tracking").client() as client:
+        logged = client.get_run(trained["mlflow_run_id"]).data.params
+    assert (logged["rounds"], float(logged["learning_rate"])) == ("4", 1.0)
+
+
+def test_a_dry_run_shows_the_job_and_makes_nothing(
+    project: Project, sandbox: Sandbox, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        dry = project.run("train_on_demand__air-time", dry_run=True, gpus=2)
+    assert dry.states == {"resolve": "success", "train": "skipped", "register": "skipped", "clean_up": "success"}
+    assert str(dry.dag_run.state) == "success"
+    assert jobs_of(sandbox, namespace) == []
+    assert registered(project, f"air-time-{namespace}") == []
+
+
+def test_a_training_that_fails_fails_the_run_though_it_is_cleaned_up(
+    project: Project, sandbox: Sandbox, namespace: str
+) -> None:
+    def spoil(document: dict[str, Any]) -> None:
+        document["training"]["arguments"]["target"] = "punctuality"
+
+    project.edit("air_time.yaml", spoil)
+    failed = project.run("nightly_retraining__air-time")
+    assert failed.states == {
+        "resolve": "success",
+        "train": "failed",
+        "register": "upstream_failed",
+        "clean_up": "success",
+    }
+    assert str(failed.dag_run.state) == "failed"
+    assert registered(project, f"air-time-{namespace}") == []
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [{"data_version": "2013-03-12"}, {"data_version": "as of 2012-01-01T00:00:00+00:00"}, {"round": 4}],
+    ids=["unknown version", "older than all", "misspelled parameter"],
+)
+def test_what_is_asked_for_in_error_fails_before_any_job(
+    project: Project, sandbox: Sandbox, namespace: str, conf: dict[str, Any]
+) -> None:
+    refused = project.run("train_on_demand__air-time", **conf)
+    assert refused.states == {
+        "resolve": "failed",
+        "train": "upstream_failed",
+        "register": "upstream_failed",
+        "clean_up": "success",
+    }
+    assert str(refused.dag_run.state) == "failed"
+    assert jobs_of(sandbox, namespace) == []
