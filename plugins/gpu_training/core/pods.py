@@ -105,8 +105,10 @@ class PodObservation:
 
     @property
     def disruption(self) -> Condition | None:
-        """The DisruptionTarget condition, if it was set before what explains the end: the taint manager marks pods, too,
-        that had failed by themselves long before, and deletes them (measured with Kubernetes 1.37)."""
+        """The DisruptionTarget condition, if it was set before what explains the end.
+
+        The taint manager marks and deletes pods, too, that had failed by themselves long before.
+        """
         found = self.condition("DisruptionTarget")
         if found is None or not found.holds:
             return None
