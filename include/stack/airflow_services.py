@@ -71,6 +71,8 @@ def wait_until_healthy(host: Host, url: str) -> None:
 
     :raises StackError: one of them ended, or it took too long.
     """
+    # The first request makes the server build the API that tasks use, five seconds of work; here they pass unnoticed.
+    host.wait_until_answers(API_SERVER, f"{url}/execution/health", deadline_s=_START_DEADLINE_S)
     with AirflowClient(url, timeout_s=5) as client:
         for name in SERVICES:
             host.wait_until(name, functools.partial(_is_healthy, client, name), deadline_s=_START_DEADLINE_S)

@@ -82,13 +82,13 @@ def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: A
         },
         "api_auth": {"jwt_secret": secrets.jwt_secret},
         "scheduler": {
-            "scheduler_idle_sleep_time": 0.2,
+            "scheduler_idle_sleep_time": 0.5,
             "trigger_timeout_check_interval": 1,
             "task_instance_heartbeat_timeout": 60,
         },
         "dag_processor": {
-            "refresh_interval": 10,
-            "min_file_process_interval": 10,
+            "refresh_interval": 30,
+            "min_file_process_interval": 30,
             "bundle_refresh_check_interval": 1,
             "parsing_processes": 2,
             "disable_bundle_versioning": True,

@@ -17,7 +17,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from gpu_training.airflow_client import AirflowClient, AirflowError, NotFoundError
+from gpu_training.airflow_client import AirflowError
 from gpu_training.cli import DAG_PREFIX, RefusedError, run_url, start_training, summarise
 from gpu_training.run_follower import ProgressMade, RunReport, TaskChanged, follow_run, report_run
 from sandbox.errors import SandboxError
@@ -30,8 +30,6 @@ from stack.screen import Screen, open_screen, print_table
 from stack.steps import Steps
 
 DEFAULT_MODEL = "flight-delay"
-_DAG_DEADLINE_S = 120.0
-_POLL_S = 0.5
 
 
 class Exit(IntEnum):
@@ -48,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(options.state, options.model, options.param, once=options.once)
     except KeyboardInterrupt:
-        print("interrupted: everything has been ended", file=sys.stderr)
+        print("interrupted: everything is ended", file=sys.stderr)
         return Exit.INTERRUPTED
     except (StackError, SandboxError, ProcessError, AirflowError, RefusedError) as error:
         print(f"the demo failed: {error}", file=sys.stderr)
@@ -83,51 +81,51 @@ def run(state: Path, model: str, params: Sequence[str] = (), *, once: bool) -> i
         steps = Steps(screen)
         stack = Stack.up(state, steps, owner_pid=os.getpid())
         try:
-            with stack.client() as client:
-                report = train(client, model, params, steps, screen)
-                failure = [] if report.model_version else summarise(client, report)
+            report = train(stack, model, params, steps, screen)
         except BaseException:
             stack.down()
             raise
     try:
         _show(stack, report, steps)
-        if failure:
-            print("the demo failed: no model version was registered", *failure, sep="\n", file=sys.stderr)
         if not once:
             _stay(stack)
     finally:
-        ending = time.monotonic()
-        stack.down()
-    if once and not failure:
-        seconds = steps.seconds | {
-            "stop": round(time.monotonic() - ending, 1),
-            "total": round(time.monotonic() - began, 1),
-        }
-        print(json.dumps(outcome(stack, report, seconds)), flush=True)
-    return Exit.FAILED if failure else Exit.REGISTERED
+        with steps.step("stop"):
+            stack.down()
+    if report.model_version is None:
+        return Exit.FAILED
+    if once:
+        steps.seconds["total"] = round(time.monotonic() - began, 1)
+        print(json.dumps(outcome(stack, report, steps.seconds)), flush=True)
+    return Exit.REGISTERED
 
 
-def train(client: AirflowClient, model: str, params: Sequence[str], steps: Steps, screen: Screen) -> RunReport:
-    """Train a model on demand and give what came of it.
+def train(stack: Stack, model: str, params: Sequence[str], steps: Steps, screen: Screen) -> RunReport:
+    """Train a model on demand, show how it gets on, and give what came of it.
 
     :raises StackError: the model's DAG does not appear.
     :raises RefusedError: there is no such param.
     """
     dag_id = f"{DAG_PREFIX}{model}"
-    with steps.step("dag"):
-        _await_dag(client, dag_id)
-        client.unpause(dag_id)
-    run_id = start_training(client, model, params)
-    screen.say(f"watch it at {run_url(client, dag_id, run_id)}")
-    for event in follow_run(client, dag_id, run_id):
-        match event:
-            case ProgressMade(progress=progress):
-                screen.progress(progress)
-            case TaskChanged(task=task):
-                screen.tell(task.task_id, str(task.state))
-                if task.seconds is not None and task.state == "success":
-                    screen.finish(task.task_id, task.seconds)
-    report = report_run(client, dag_id, run_id)
+    with stack.client() as client:
+        with steps.step("dag"):
+            stack.await_dag(client, dag_id)
+            client.unpause(dag_id)
+        run_id = start_training(client, model, params)
+        screen.say(f"watch it at {run_url(client, dag_id, run_id)}")
+        for event in follow_run(client, dag_id, run_id):
+            match event:
+                case ProgressMade(progress=progress):
+                    screen.progress(progress)
+                case TaskChanged(task=task):
+                    screen.tell(task.task_id, str(task.state))
+                    if task.seconds is not None and task.state == "success":
+                        screen.finish(task.task_id, task.seconds)
+        report = report_run(client, dag_id, run_id)
+        if report.model_version is None:
+            screen.say("the demo failed: no model version was registered")
+            for line in summarise(client, report):
+                screen.say(line)
     steps.seconds.update(report.task_seconds)
     return report
 
@@ -147,24 +145,6 @@ def outcome(stack: Stack, report: RunReport, seconds: dict[str, float]) -> dict[
         "mlflow_url": stack.mlflow_url,
         "seconds": seconds,
     }
-
-
-def _await_dag(client: AirflowClient, dag_id: str) -> None:
-    """Wait until the DAG processor has parsed a DAG; a file that fails to parse is told at once."""
-    deadline = time.monotonic() + _DAG_DEADLINE_S
-    while True:
-        try:
-            client.dag(dag_id)
-        except NotFoundError:
-            if errors := client.import_errors():
-                texts = "\n".join(f"{file}:\n{trace}" for file, trace in errors.items())
-                raise StackError(f"{dag_id} is not there, and DAG files fail to parse:\n{texts}") from None
-            if time.monotonic() > deadline:
-                known = ", ".join(client.dag_ids(DAG_PREFIX)) or "none"
-                raise StackError(f"{dag_id} does not appear within {_DAG_DEADLINE_S:g} s; there are: {known}") from None
-            time.sleep(_POLL_S)
-        else:
-            return
 
 
 def _show(stack: Stack, report: RunReport, steps: Steps) -> None:

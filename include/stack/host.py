@@ -14,7 +14,7 @@ from stack.errors import StackError
 
 POLL_S = 0.1
 _LOG_TAIL_LINES = 25
-_HTTP_TIMEOUT_S = 5.0
+_HTTP_TIMEOUT_S = 30.0
 
 
 class Host:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_training.airflow_client import AirflowClient
+from gpu_training.airflow_client import AirflowClient, NotFoundError
 from sandbox.supervisor import Supervisor, SupervisorError, clean_stale
 
 from stack import airflow_services, database
@@ -22,6 +22,7 @@ from stack.steps import Steps
 
 ADMIN = "admin"
 
+_DAG_DEADLINE_S = 120.0
 _GRACE_S = 3.0
 """Seconds for all processes to end by themselves. Nothing of a stack outlives it but logs."""
 
@@ -89,6 +90,27 @@ class Stack:
     def client(self, user: str = ADMIN) -> AirflowClient:
         """Give a client of Airflow that logs in as one of its users."""
         return AirflowClient(self.airflow_url, username=user, password=self.record.passwords[user])
+
+    def await_dag(self, client: AirflowClient, dag_id: str, *, deadline_s: float = _DAG_DEADLINE_S) -> None:
+        """Wait until the DAG processor has parsed a DAG.
+
+        :raises StackError: it does not appear, or DAG files fail to parse, which is told at once.
+        """
+        deadline = time.monotonic() + deadline_s
+        while True:
+            try:
+                client.dag(dag_id)
+            except NotFoundError:
+                if errors := client.import_errors():
+                    texts = "\n".join(f"{file}:\n{trace}" for file, trace in errors.items())
+                    raise StackError(f"{dag_id} is not there, and DAG files fail to parse:\n{texts}") from None
+                if time.monotonic() > deadline:
+                    raise StackError(
+                        f"{dag_id} has not appeared after {deadline_s:g} s: is there such a model?"
+                    ) from None
+                time.sleep(POLL_S)
+            else:
+                return
 
     def start_service(self, name: str) -> None:
         """Start one more of Airflow's services, such as `scheduler-2`."""

@@ -65,7 +65,7 @@ class PlainScreen:
             self.say(f"{step}: {state}")
 
     def finish(self, step: str, seconds: float) -> None:
-        self.say(f"{step}: ready in {seconds:.1f} s")
+        self.say(f"{step}: done in {seconds:.1f} s")
 
     def progress(self, progress: Progress) -> None:
         self.say(f"train: {progress_text.render(progress)}")

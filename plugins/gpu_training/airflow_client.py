@@ -12,8 +12,9 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from gpu_training.core.task_log import log_lines
+
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-_HEADER_GROUP = ("::group::", "::endgroup::")
 _ATTEMPTS = 3
 """Tries of a reading request. Airflow's own restarts take longer: who waits for those polls."""
 
@@ -174,7 +175,7 @@ class AirflowClient:
             body = self._get(path, params=params, headers={"accept": "application/json"})
         except NotFoundError:
             return []
-        lines = _texts(body["content"])
+        lines = log_lines(body["content"])
         if cursor.token is None:
             lines = lines[cursor.lines_read :]
         cursor.token = body.get("continuation_token")
@@ -248,18 +249,3 @@ def _detail(response: httpx.Response) -> str:
         detail = "; ".join(f"{'.'.join(map(str, each.get('loc', ())))}: {each.get('msg')}" for each in detail)
     # A refused param comes with the whole schema after the sentence that says what is wrong.
     return " ".join(str(detail).split()).partition(" Failed validating ")[0][:2000]
-
-
-def _texts(content: list[Any]) -> list[str]:
-    """Give the events of a log without the group that names its sources, which changes from one read to the next."""
-    texts = [text for line in content for text in _lines_of(line)]
-    if texts and texts[0].startswith(_HEADER_GROUP[0]) and _HEADER_GROUP[1] in texts:
-        return texts[texts.index(_HEADER_GROUP[1]) + 1 :]
-    return texts
-
-
-def _lines_of(entry: Any) -> list[str]:
-    if not isinstance(entry, dict):
-        return [str(entry)]
-    errors = [f"{error.get('exc_type')}: {error.get('exc_value')}" for error in entry.get("error_detail") or ()]
-    return [str(entry.get("event", "")), *errors]

@@ -23,7 +23,7 @@ def test_without_a_terminal_a_thing_that_happens_is_a_line(capsys: pytest.Captur
     assert lines == [
         "sandbox: started",
         "sandbox: kubernetes: 1 of 900 packages built",
-        "sandbox: ready in 12.3 s",
+        "sandbox: done in 12.3 s",
         "train: progress 40% step 80/200 loss 0.3123",
     ]
 
