@@ -15,6 +15,7 @@ from sandbox.agent.config import AgentConfig
 from sandbox.agent.context import NodeContext
 from sandbox.agent.events import EventRecorder
 from sandbox.agent.images import ImageStore
+from sandbox.agent.launcher import Launcher
 from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
 from sandbox.agent.node import NodeKeeper, capacity
 from sandbox.agent.pods import PodWorker
@@ -43,6 +44,7 @@ class NodeAgent:
             client=client,
             images=ImageStore(config.images),
             events=self._events,
+            launcher=Launcher(),
             services=lambda: list(self._services.objects.values()),
             allocatable=capacity(config),
             namespace_fault=fault_of_namespaces(),
@@ -60,6 +62,7 @@ class NodeAgent:
         ready.unlink(missing_ok=True)
         if self._node.namespace_fault is not None:
             logger.warning("no container can start: %s; %s", self._node.namespace_fault, REMEDY)
+        self._node.launcher.start()
         try:
             port = await self._server.start()
             self._start(self._services.run())
@@ -79,6 +82,7 @@ class NodeAgent:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._server.stop()
+            self._node.launcher.close()
             left = sum(worker.holds_resources for worker in self._workers.values())
             logger.info("node %s stops; %d pods are left running", self._config.node_name, left)
 

@@ -209,7 +209,7 @@ class ContainerRunner:
         self._tell("Normal", "Pulled", present)
         self._tell("Normal", "Created", "Container created")
         try:
-            self._process = await ContainerProcess.start(folder, launch, self._pod.namespaces)
+            self._process = await ContainerProcess.start(self._pod.node.launcher, folder, launch, self._pod.namespaces)
         except StartError as error:
             self._tell("Warning", "Failed", f"Error: {error}")
             self._begin_run(record)

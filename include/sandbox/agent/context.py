@@ -12,6 +12,7 @@ from sandbox.agent.api import ApiClient
 from sandbox.agent.config import AgentConfig
 from sandbox.agent.events import EventRecorder, Severity
 from sandbox.agent.images import ImageStore
+from sandbox.agent.launcher import Launcher
 from sandbox.agent.objects import ObjectReader
 from sandbox.agent.processes import PodNamespaces
 
@@ -30,6 +31,7 @@ class NodeContext:
     client: ApiClient
     images: ImageStore
     events: EventRecorder
+    launcher: Launcher
     services: Callable[[], Iterable[Document]]
     allocatable: Mapping[str, str]
     namespace_fault: str | None

@@ -79,7 +79,7 @@ class PodVolumes:
         if not sizes or self._pod.node.namespace_fault is not None:
             return
         try:
-            self._pod.namespaces = await PodNamespaces.open(self._pod.folder, sizes)
+            self._pod.namespaces = await PodNamespaces.open(self._pod.node.launcher, self._pod.folder, sizes)
         except ViewError as error:
             raise VolumeUnsupportedError(str(error)) from error
 

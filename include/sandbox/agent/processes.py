@@ -10,18 +10,14 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sandbox.agent.launcher import Launcher, LaunchError
+from sandbox.agent.namespaces import required_flags
 from sandbox.agent.shim import birth_of
-
-# Isolated and without site-packages: half the start-up time, and nothing of the agent's own environment gets in.
-_PYTHON = (sys.executable, "-I", "-S", "-c", "import sys; sys.path.insert(0, sys.argv.pop(1)); {}")
-_INCLUDE = str(Path(__file__).parents[2])
 
 UNKNOWN_EXIT = 137
 """Exit code of a container whose shim was killed: nobody saw its end."""
@@ -72,24 +68,31 @@ class Exit:
 class ContainerProcess:
     """A container that was started."""
 
-    def __init__(self, folder: Path, state: Mapping[str, Any], child: subprocess.Popen[bytes] | None) -> None:
+    def __init__(self, folder: Path, state: Mapping[str, Any]) -> None:
         self._folder = folder
-        self._child = child
-        self._pidfd = os.pidfd_open(state["pid"])
         self.started_ns: int = state["started_ns"]
-        self.pid: int = state["container_pid"]
         self._ended = asyncio.Event()
+        self._pidfd = -1
+        try:
+            self._pidfd = os.pidfd_open(state["pid"])
+        except ProcessLookupError:
+            self._ended.set()
+            return
         asyncio.get_running_loop().add_reader(self._pidfd, self._on_end)
+        if birth_of(state["pid"]) != state["birth"]:
+            # It has ended, and the pid may already be another's.
+            self._on_end()
 
     @classmethod
-    async def start(cls, folder: Path, spec: LaunchSpec, namespaces: PodNamespaces | None = None) -> ContainerProcess:
+    async def start(
+        cls, launcher: Launcher, folder: Path, spec: LaunchSpec, namespaces: PodNamespaces | None = None
+    ) -> ContainerProcess:
         """Start the container in its (empty, existing) folder.
 
         :raises StartError: when its program does not start.
         :raises ViewError: when its mounts are not possible.
         """
         (folder / "stage").mkdir(exist_ok=True)
-        fds = namespaces.descriptors if namespaces else {"user_namespace_fd": None, "mount_namespace_fd": None}
         document = {
             "command": list(spec.command),
             "environment": dict(spec.environment),
@@ -100,15 +103,15 @@ class ContainerProcess:
             "record": dict(spec.record),
             "log": "log",
             "stage": str(folder / "stage"),
-            **fds,
         }
         (folder / "spec.json").write_text(json.dumps(document))
-        inherited = [fd for fd in fds.values() if fd is not None]
-        child, report = await _spawn("from sandbox.agent.shim import main; main()", [str(folder)], folder, inherited)
+        try:
+            report = await launcher.launch("shim", folder, namespaces.descriptors if namespaces else {})
+        except LaunchError as error:
+            raise ViewError(str(error)) from error
         if "fault" in report:
-            child.wait()
             raise (StartError if report["fault"] == "exec" else ViewError)(report["message"])
-        return cls(folder, report, child)
+        return cls(folder, report)
 
     @classmethod
     def find(cls, folder: Path) -> ContainerProcess | None:
@@ -119,16 +122,11 @@ class ContainerProcess:
             return None
         if birth_of(state["pid"]) != state["birth"]:
             return None
-        try:
-            return cls(folder, state, None)
-        except ProcessLookupError:
-            return None
+        return cls(folder, state)
 
     def _on_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)
-        if self._child is not None:
-            self._child.wait()
         self._ended.set()
 
     async def wait(self) -> Exit:
@@ -166,80 +164,30 @@ def read_exit(folder: Path) -> Exit:
 class PodNamespaces:
     """The namespaces that a pod's containers start from: they hold its memory volumes."""
 
-    def __init__(self, descriptors: Mapping[str, int | None]) -> None:
+    def __init__(self, descriptors: Mapping[str, int]) -> None:
         self.descriptors = descriptors
 
     @classmethod
-    async def open(cls, folder: Path, volumes: Mapping[str, int | None]) -> PodNamespaces:
+    async def open(cls, launcher: Launcher, folder: Path, volumes: Mapping[str, int | None]) -> PodNamespaces:
         """Mount a tmpfs on each folder, seen by the pod's containers alone.
 
         :param volumes: size in bytes by folder; None: half of the machine's memory.
         :raises ViewError: when that is not possible here.
         """
-        argument = json.dumps([{"path": path, "size": size} for path, size in volumes.items()])
-        child, report = await _spawn("from sandbox.agent.holder import main; main()", [argument], folder, [], hold=True)
+        hold, release = os.pipe()
         try:
+            report = await launcher.launch("holder", folder, {"hold": hold}, volumes=dict(volumes))
             if "fault" in report:
                 raise ViewError(report["message"])
-            names = {"mount_namespace_fd": "mnt", "user_namespace_fd": "user"}
-            opened: dict[str, int | None] = dict.fromkeys(names)
-            for key, name in names.items():
-                if key == "mount_namespace_fd" or os.geteuid() != 0:
-                    opened[key] = os.open(f"/proc/{child.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-            return cls(opened)
+            names = ("mnt",) if required_flags() == 0 else ("user", "mnt")
+            return cls({name: os.open(f"/proc/{report['pid']}/ns/{name}", os.O_RDONLY) for name in names})
+        except LaunchError as error:
+            raise ViewError(str(error)) from error
         finally:
-            if child.stdin:
-                child.stdin.close()
-            child.wait()
+            os.close(hold)
+            os.close(release)
 
     def close(self) -> None:
         """Let go: the volumes vanish with the last container."""
         for descriptor in self.descriptors.values():
-            if descriptor is not None:
-                os.close(descriptor)
-
-
-async def _spawn(
-    program: str, arguments: list[str], folder: Path, inherited: Sequence[int], *, hold: bool = False
-) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
-    """Start one of the agent's small programs; return it with what it reported."""
-    read, write = os.pipe()
-    argv = [*_PYTHON[:-1], _PYTHON[-1].format(program), _INCLUDE, *arguments, str(write)]
-    with (folder / "shim.log").open("ab") as errors:
-        try:
-            child = subprocess.Popen(  # noqa: ASYNC220 - returns once exec has happened; awaiting costs a thread
-                argv,
-                stdin=subprocess.PIPE if hold else subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                pass_fds=(write, *inherited),
-                start_new_session=True,
-            )
-        finally:
-            os.close(write)
-    try:
-        text = await _read_all(read)
-    finally:
-        os.close(read)
-    if not text:
-        child.wait()
-        last = (folder / "shim.log").read_text(errors="replace")[-500:]
-        raise ViewError(f"the container's shim ended with {child.returncode} before it reported: {last}")
-    return child, json.loads(text)
-
-
-async def _read_all(descriptor: int) -> bytes:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    data = b""
-    loop.add_reader(descriptor, readable.set)
-    try:
-        while True:
-            await readable.wait()
-            readable.clear()
-            chunk = os.read(descriptor, 1 << 16)
-            if not chunk:
-                return data
-            data += chunk
-    finally:
-        loop.remove_reader(descriptor)
+            os.close(descriptor)

@@ -3,8 +3,8 @@
 A process of its own, as in every container runtime, so that a container outlives its agent. It takes SIGTERM (passed to
 the container's program) and SIGUSR1 (kills the container).
 
-In its folder: `spec.json` (read), `state.json` (once started), `log`, `exit.json` (last). Standard library only, and
-little of it: it starts with every container.
+In its folder: `spec.json` (read), `state.json` (once started), `log`, `exit.json` (last). Forked from the zygote
+(:mod:`sandbox.agent.zygote`); standard library only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -31,27 +30,29 @@ READ_BYTES = 1 << 16
 Spec = Mapping[str, Any]
 
 
-def main() -> None:
-    """Run the container of the folder given as first argument; report its start to the descriptor given as second."""
-    folder, report = sys.argv[1], int(sys.argv[2])
-    os.chdir(folder)
+def run(request: Mapping[str, Any], descriptors: Mapping[str, int]) -> None:
+    """Run the container of the current folder; report its start to the descriptor `report`.
+
+    :param descriptors: `report`, and the namespaces `user` and `mnt` that the container starts from, where it has such.
+    """
     with open("spec.json") as file:
         spec = json.load(file)
-    for descriptor in (report, spec["user_namespace_fd"], spec["mount_namespace_fd"]):
-        if descriptor is not None:
-            os.set_inheritable(descriptor, False)
+    for descriptor in descriptors.values():
+        os.set_inheritable(descriptor, False)
     started_ns = time.time_ns()
     try:
-        container = _Container(spec)
+        container = _Container(spec, descriptors)
     except _StartFault as fault:
         if fault.kind == "exec":
             _write("exit.json", {"message": fault.message, "finished_ns": time.time_ns()})
-        _report(report, {"fault": fault.kind, "message": fault.message})
+        _report(descriptors["report"], {"fault": fault.kind, "message": fault.message})
         return
     pid = os.getpid()
     state = {"pid": pid, "birth": birth_of(pid), "container_pid": container.pid, "started_ns": started_ns}
     _write("state.json", state)
-    _report(report, state)
+    _report(descriptors["report"], state)
+    for name in {"user", "mnt"} & set(descriptors):
+        os.close(descriptors[name])
     code = container.run()
     _write("exit.json", {"exit_code": code, "started_ns": started_ns, "finished_ns": container.finished_ns})
 
@@ -75,7 +76,7 @@ class _StartFault(Exception):
 
 
 class _Container:
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, descriptors: Mapping[str, int]) -> None:
         self._log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._private = bool(spec["private"])
         self._wake, wake = os.pipe()
@@ -86,18 +87,18 @@ class _Container:
         for signum in (signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, signal.SIG_IGN)
         self.finished_ns = 0
-        self._start(spec)
+        self._start(spec, descriptors)
 
-    def _start(self, spec: Spec) -> None:
+    def _start(self, spec: Spec, descriptors: Mapping[str, int]) -> None:
         fault, fault_write = os.pipe()
         pipes = {"stdout": os.pipe(), "stderr": os.pipe()}
         try:
-            _leave_for_container(spec)
+            _leave_for_container(spec, descriptors.get("user"))
         except OSError as error:
             raise _StartFault("mount", f"{error}; {namespaces.REMEDY}") from error
         self.pid = os.fork()
         if self.pid == 0:
-            _become_container(spec, pipes["stdout"][1], pipes["stderr"][1], fault_write)
+            _become_container(spec, descriptors.get("mnt"), pipes["stdout"][1], pipes["stderr"][1], fault_write)
         for descriptor in (fault_write, pipes["stdout"][1], pipes["stderr"][1]):
             os.close(descriptor)
         # exec closes the pipe; text in it says why there was none.
@@ -164,26 +165,26 @@ class _Container:
             data = data[os.write(self._log, data) :]
 
 
-def _leave_for_container(spec: Spec) -> None:
+def _leave_for_container(spec: Spec, user: int | None) -> None:
     """Go where the container's process will be born: its user and process namespace."""
     if not spec["private"]:
         namespaces.adopt_orphans()
         return
-    if spec["user_namespace_fd"] is not None:
-        namespaces.enter(spec["user_namespace_fd"])
+    if user is not None:
+        namespaces.enter(user)
     elif flags := namespaces.required_flags():
         namespaces.unshare(flags)
     namespaces.unshare(namespaces.NEW_PIDS)
 
 
-def _become_container(spec: Spec, stdout: int, stderr: int, fault: int) -> NoReturn:
+def _become_container(spec: Spec, mounts: int | None, stdout: int, stderr: int, fault: int) -> NoReturn:
     kind, message = "mount", ""
     try:
         os.setsid()
         namespaces.die_with_parent(signal.SIGKILL)
         stdin = os.open(os.devnull, os.O_RDONLY)
         if spec["private"]:
-            _make_view(spec)
+            _make_view(spec, mounts)
         kind = "exec"
         os.chdir(spec["working_directory"])
         for descriptor, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
@@ -196,9 +197,9 @@ def _become_container(spec: Spec, stdout: int, stderr: int, fault: int) -> NoRet
     os._exit(127)
 
 
-def _make_view(spec: Spec) -> None:
-    if spec["mount_namespace_fd"] is not None:
-        namespaces.enter(spec["mount_namespace_fd"])
+def _make_view(spec: Spec, mounts: int | None) -> None:
+    if mounts is not None:
+        namespaces.enter(mounts)
     namespaces.unshare(namespaces.NEW_MOUNTS | namespaces.NEW_HOST_NAME)
     namespaces.detach_mounts()
     if spec["host_name"]:

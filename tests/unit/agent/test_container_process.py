@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 from sandbox.agent import namespaces
+from sandbox.agent.launcher import Launcher
 from sandbox.agent.logs import LogOptions, read_log, read_tail
 from sandbox.agent.processes import (
     ContainerProcess,
@@ -45,10 +47,11 @@ def spec(script: str, *, private: bool = False, **more: Any) -> LaunchSpec:
 
 def run(folder: Path, launch: LaunchSpec, then: Callable[[ContainerProcess], Awaitable[None]] | None = None) -> Exit:
     async def started() -> Exit:
-        process = await ContainerProcess.start(folder, launch)
-        if then is not None:
-            await then(process)
-        return await asyncio.wait_for(process.wait(), 30)
+        with contextlib.closing(Launcher()) as launcher:
+            process = await ContainerProcess.start(launcher, folder, launch)
+            if then is not None:
+                await then(process)
+            return await asyncio.wait_for(process.wait(), 30)
 
     return asyncio.run(started())
 
@@ -223,13 +226,15 @@ def test_memory_volume_is_shared_by_the_pod_s_containers_and_leaves_no_trace(tmp
     mounts = [{"source": str(volume), "target": "/dev/shm"}]  # noqa: S108
 
     async def both() -> bytes:
-        pod = await PodNamespaces.open(tmp_path, {str(volume): 1 << 20})
+        launcher = Launcher()
+        pod = await PodNamespaces.open(launcher, tmp_path, {str(volume): 1 << 20})
         for name, script in (("1", "echo shared > /dev/shm/x"), ("2", "cat /dev/shm/x; df --output=size /dev/shm")):
             folder = tmp_path / name
             folder.mkdir()
-            process = await ContainerProcess.start(folder, spec(script, private=True, mounts=mounts), pod)
+            process = await ContainerProcess.start(launcher, folder, spec(script, private=True, mounts=mounts), pod)
             await process.wait()
         pod.close()
+        launcher.close()
         return b"".join([data async for data in read_log(tmp_path / "2" / "log", LogOptions(), running=lambda: False)])
 
     assert asyncio.run(both()).split() == [b"shared", b"1K-blocks", b"1024"]
@@ -241,10 +246,11 @@ def test_successor_finds_a_running_container_and_later_its_end(tmp_path: Path, p
     script = f"""
 import asyncio, json, sys
 from pathlib import Path
+from sandbox.agent.launcher import Launcher
 from sandbox.agent.processes import ContainerProcess, LaunchSpec
 launch = LaunchSpec(command=["/bin/sh", "-c", "echo one; sleep 1; echo two; exit 6"], environment={{}},
                     working_directory="/", private={private}, record={{"kept": 1}})
-asyncio.run(ContainerProcess.start(Path(sys.argv[1]), launch))
+asyncio.run(ContainerProcess.start(Launcher(), Path(sys.argv[1]), launch))
 """
     include = str(Path(namespaces.__file__).parents[2])
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, env={"PYTHONPATH": include})
@@ -273,3 +279,22 @@ def test_pid_that_was_given_to_another_process_is_not_taken_for_the_container(tm
     state = {"pid": os.getpid(), "birth": 1, "container_pid": os.getpid(), "started_ns": 0}
     (tmp_path / "state.json").write_text(json.dumps(state))
     assert ContainerProcess.find(tmp_path) is None
+
+
+def test_containers_start_although_the_zygote_was_killed(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.mkdir()
+    second.mkdir()
+
+    def kill_parent_of_shim() -> None:
+        shim = json.loads((first / "state.json").read_text())["pid"]
+        os.kill(int(Path(f"/proc/{shim}/stat").read_text().split()[3]), 9)
+
+    async def both() -> list[int]:
+        with contextlib.closing(Launcher()) as launcher:
+            slow = await ContainerProcess.start(launcher, first, spec("sleep 1; exit 3"))
+            kill_parent_of_shim()
+            next_one = await ContainerProcess.start(launcher, second, spec("exit 4"))
+            return [(await process.wait()).exit_code for process in (slow, next_one)]
+
+    assert asyncio.run(both()) == [3, 4]
