@@ -15,10 +15,11 @@ from gpu_training.pipeline import add_tasks, dag_settings, trigger_form
 MODELS = Path(__file__).resolve().parent.parent / "include" / "models"
 
 for model in read_model_files(MODELS).models.values():
+    form = trigger_form(model)
     with DAG(
         dag_id=f"train_on_demand__{model.name}",
         schedule=None,
-        params=trigger_form(model),
+        params=form,
         **dag_settings(model, use="on-demand"),
     ):
         add_tasks(
@@ -26,4 +27,5 @@ for model in read_model_files(MODELS).models.values():
             training=model.training_on_demand(),
             ref="{{ params.data_version }}",
             validate_only="{{ params.dry_run }}",
+            parameters=tuple(form),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -73,7 +73,14 @@ def trigger_form(model: Model) -> dict[str, Param]:
     return form
 
 
-def add_tasks(model: Model, *, training: Mapping[str, object], ref: str, validate_only: bool | str = False) -> None:
+def add_tasks(
+    model: Model,
+    *,
+    training: Mapping[str, object],
+    ref: str,
+    validate_only: bool | str = False,
+    parameters: Sequence[str] = (),
+) -> None:
     """Add resolve, train, register and clean_up to the DAG that is being defined.
 
     The run's state is that of register and of clean_up, which both come after train: a clean-up that succeeds does not
@@ -82,8 +89,11 @@ def add_tasks(model: Model, *, training: Mapping[str, object], ref: str, validat
     :param training: the training document, which may hold templates.
     :param ref: the data version asked for, or a template of it.
     :param validate_only: as GpuTrainingOperator has it.
+    :param parameters: names that a run's conf may hold; any other is refused.
     """
-    version = resolve.override(execution_timeout=_RESOLVE_TIMEOUT)(data=model.data.to_document(), ref=ref)
+    version = resolve.override(execution_timeout=_RESOLVE_TIMEOUT)(
+        data=model.data.to_document(), ref=ref, parameters=list(parameters)
+    )
     train = ImportedLateOperator(
         task_id="train",
         runs="gpu_training.operators.gpu_training:GpuTrainingOperator",
@@ -113,13 +123,13 @@ def add_tasks(model: Model, *, training: Mapping[str, object], ref: str, validat
 
 
 @task
-def resolve(data: Mapping[str, Any], ref: str) -> dict[str, str]:
+def resolve(data: Mapping[str, Any], ref: str, parameters: Sequence[str]) -> dict[str, str]:
     """Give the document of the data version that a reference means at the run's `run_after`, once it is verified."""
     from gpu_training.sources.resolution import source_for
 
     run = get_current_context()["dag_run"]
     with final_where_retrying_is_useless():
-        _refuse_unknown_parameters(run.conf or {}, get_current_context()["params"])
+        _refuse_unknown_parameters(run.conf or {}, parameters)
         settings = parse_data_settings(data)
         version = source_for(settings).resolve(ref, run_after=run.run_after.timestamp())
     return version.to_document()
@@ -142,14 +152,12 @@ def register(trained: Mapping[str, Any], alias: str, conn_id: str) -> dict[str, 
     return version.to_document()
 
 
-def _refuse_unknown_parameters(conf: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+def _refuse_unknown_parameters(conf: Mapping[str, Any], known: Sequence[str]) -> None:
     """Refuse a misspelled parameter. Airflow takes it without a word, and the run would train with the usual value."""
     for name, value in conf.items():
-        if name not in params:
-            known = ", ".join(params) or "none"
-            raise ConfigurationError(
-                f"conf.{name}", value, f"unknown parameter{nearest(name, params)}; known are: {known}"
-            )
+        if name not in known:
+            listed = f"known are: {', '.join(known)}" if known else "this DAG takes none, train_on_demand does"
+            raise ConfigurationError(f"conf.{name}", value, f"unknown parameter{nearest(name, known)}; {listed}")
 
 
 def _documentation(model: Model) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import logging
 import os
 import shutil
 import subprocess
@@ -188,10 +187,12 @@ def test_the_form_s_values_reach_the_training(project: Project) -> None:
 
 
 def test_a_dry_run_shows_the_job_and_makes_nothing(
-    project: Project, sandbox: Sandbox, namespace: str, caplog: pytest.LogCaptureFixture
+    project: Project, sandbox: Sandbox, namespace: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with caplog.at_level(logging.INFO):
-        dry = project.run("train_on_demand__air-time", dry_run=True, gpus=2)
+    dry = project.run("train_on_demand__air-time", dry_run=True, gpus=2)
+    log = capsys.readouterr().out
+    assert "nvidia.com/gpu: '2'" in log
+    assert "The API server accepts the Job and its pod" in log
     assert dry.states == {"resolve": "success", "train": "skipped", "register": "skipped", "clean_up": "success"}
     assert str(dry.dag_run.state) == "success"
     assert jobs_of(sandbox, namespace) == []
