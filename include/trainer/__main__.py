@@ -25,8 +25,8 @@ def main(arguments: list[str]) -> ExitCode:
         settings = parse_settings(arguments, os.environ)
         # A process that this one starts must not take the run for its own.
         os.environ.pop(Variable.MLFLOW_RUN_ID, None)
-        # Read when OpenMP is loaded: threads that wait spin by default, which on shared cores, or under a container's CPU
-        # quota, slows a training several times over.
+        # Read when OpenMP is loaded. Threads that wait spin by default, which on shared cores and under a container's
+        # CPU quota slows a training several times over.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         # After the arguments: it imports what takes seconds.
         from trainer.program import Training
