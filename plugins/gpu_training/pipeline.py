@@ -136,12 +136,12 @@ def resolve(data: Mapping[str, Any], ref: str, parameters: Sequence[str]) -> dic
 
 
 @task
-def register(trained: Mapping[str, Any], alias: str, conn_id: str) -> dict[str, object]:
+def register(trained: Mapping[str, Any] | None, alias: str, conn_id: str) -> dict[str, object]:
     """Give the model version that the training became, with the alias on it."""
     from gpu_training.core.registration import TrainedModel
     from gpu_training.registry.model_registry import ModelRegistry
 
-    fields: dict[str, Any] = {name: trained.get(name) for name in TrainedModel.__dataclass_fields__}
+    fields: dict[str, Any] = {name: (trained or {}).get(name) for name in TrainedModel.__dataclass_fields__}
     if missing := [name for name, value in fields.items() if value is None or value == ""]:
         raise AirflowFailException(
             f"the training told no {', '.join(missing)}: it is trained, but there is nothing to register. "

@@ -159,7 +159,7 @@ def parse_data_settings(document: object, *, templates: bool = False) -> DataSet
         source=_choice(fields, "source", DataSourceKind),
         uri=_kept(fields, "uri", uri),
         conn_id=None if conn_id is None else _kept(fields, "conn_id", conn_id),
-        ref=_kept(fields, "ref", _reference(fields)),
+        ref=_reference(fields),
         verify=_choice(fields, "verify", Verification, Verification.CONTENT),
     )
     fields.finish()
@@ -180,9 +180,12 @@ def _kept(fields: Fields, name: str, value: str) -> str:
 
 
 def _reference(fields: Fields) -> str:
-    ref = fields.text("ref", LATEST, limit=200)
+    """Give the reference. No template: it is the usual value in the trigger form, which nothing renders."""
+    ref = fields.take("ref", LATEST)
+    if isinstance(ref, (bool, Mapping, list)):
+        raise fields.refuse("ref", "`latest`, an id, or `as of <time>` is expected")
     try:
-        return check_reference(ref)
+        return check_reference(str(ref))
     except DataVersionError as exc:
         raise fields.refuse("ref", str(exc)) from None
 

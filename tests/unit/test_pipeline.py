@@ -1,0 +1,105 @@
+"""Parts of the tasks that need no cluster: what templates render to, and what register asks of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.definitions.context import Context
+from airflow.sdk.exceptions import AirflowFailException
+from gpu_training.core.naming import fingerprint
+from gpu_training.core.spec import parse_training_spec
+from gpu_training.model_files import load_models
+from gpu_training.pipeline import register, trigger_form
+from jinja2 import Environment, StrictUndefined
+
+pytestmark = pytest.mark.unit
+
+MODELS = load_models(Path(__file__).resolve().parent.parent.parent / "include" / "models")
+DIGEST = "sha256:" + "0" * 64
+
+
+class Variables:
+    """Stands for Airflow's `var.value`."""
+
+    def get(self, name: str, default: str) -> str:
+        return default
+
+
+def rendered(document: Any, params: dict[str, Any]) -> Any:
+    """Render every leaf as Airflow renders a template field."""
+    if isinstance(document, dict):
+        return {key: rendered(value, params) for key, value in document.items()}
+    if isinstance(document, list):
+        return [rendered(value, params) for value in document]
+    if not isinstance(document, str):
+        return document
+    template = Environment(undefined=StrictUndefined, autoescape=False).from_string(document)  # noqa: S701 - no HTML
+    return template.render(params=params, var={"value": Variables()})
+
+
+def work(model: str, **changes: object) -> str:
+    """Give the fingerprint of an on-demand run with these values in its form."""
+    form = trigger_form(MODELS[model])
+    params = {
+        name: param.resolve(changes[name]) if name in changes else param.resolve() for name, param in form.items()
+    }
+    spec = parse_training_spec(rendered(MODELS[model].training_on_demand(), params))
+    assert spec is not None
+    return fingerprint(spec, DIGEST)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_form_left_alone_is_the_nightly_run_s_work(model: str) -> None:
+    nightly = parse_training_spec(rendered(dict(MODELS[model].training), {}))
+    assert nightly is not None
+    assert work(model) == fingerprint(nightly, DIGEST)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"rounds": 200}, {"rounds": 200.0}),
+        ({"learning_rate": 1}, {"learning_rate": 1.0}),
+        ({"learning_rate": 0.1}, {}),
+        ({"gpus": 2}, {"gpus": 1}),
+        ({"deadline_seconds": 60}, {"deadline_seconds": 600}),
+        ({"image": "xgboost-trainer:0.1.0"}, {"image": None}),
+    ],
+)
+def test_the_same_work_has_one_fingerprint_however_it_is_written(
+    first: dict[str, object], second: dict[str, object]
+) -> None:
+    assert work("flight-delay", **first) == work("flight-delay", **second)
+
+
+@pytest.mark.parametrize("change", [{"rounds": 201}, {"learning_rate": 0.2}, {"image": "xgboost-trainer:0.2.0"}])
+def test_other_work_has_another_fingerprint(change: dict[str, object]) -> None:
+    assert work("flight-delay", **change) != work("flight-delay")
+
+
+@pytest.mark.parametrize("trained", [None, {}, {"model_uri": ""}])
+def test_a_training_whose_model_did_not_reach_mlflow_is_told(trained: dict[str, Any] | None) -> None:
+    with pytest.raises(AirflowFailException, match="the training told no registered_model, model_uri, "):
+        register.function(trained, alias="candidate", conn_id="nobody_asks")
+
+
+def test_an_operator_imported_late_is_the_operator_it_stands_for() -> None:
+    from gpu_training.operators.clean_up import CleanUpOperator
+    from gpu_training.operators.imported_late import ImportedLateOperator
+
+    late = ImportedLateOperator(
+        task_id="clean_up",
+        runs="gpu_training.operators.clean_up:CleanUpOperator",
+        arguments={"namespace": "somewhere"},
+        retries=7,
+        owner="a-team",
+    )
+    late.on_kill()
+    assert late.custom_operator_name == "CleanUpOperator"
+    became = late._become()
+    assert isinstance(became, CleanUpOperator)
+    assert (became.task_id, became.retries, became.owner, became.namespace) == ("clean_up", 7, "a-team", "somewhere")
+    with pytest.raises(Exception, match="Trigger timeout"):
+        late.resume_execution("__fail__", {"error": "Trigger timeout"}, Context())
