@@ -107,8 +107,9 @@ def test_the_demo_registers_a_model_version_and_leaves_nothing(tmp_path: Path) -
 
 
 @pytest.mark.timeout(RUN_DEADLINE_S)
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", ["airflow: started", "train: deferred"])
+@pytest.mark.parametrize(
+    ("signum", "moment"), [(signal.SIGTERM, "airflow: started"), (signal.SIGINT, "train: deferred")]
+)
 def test_interrupted_in_the_middle_the_demo_ends_everything(tmp_path: Path, signum: int, moment: str) -> None:
     state = tmp_path / "stack"
     with demo(state) as process:
