@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import itertools
+import json
 import secrets
 import signal
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -602,6 +605,40 @@ def test_end_that_came_while_the_api_server_was_away_is_told_when_it_is_back(pod
         wait_for(pods.sandbox.api.is_ready, 60, "the API server")
     end = end_of(pods.ended(name))
     assert (end["exitCode"], end["message"]) == (4, "late")
+
+
+def test_pod_follows_a_label_that_the_node_got_a_moment_ago(pods: Pods) -> None:
+    api, zone = pods.sandbox.api, secrets.token_hex(4)
+    change = {"metadata": {"labels": {"zone": zone}}}
+    api.request("PATCH", "/api/v1/nodes/gpu-1", change, content_type="application/merge-patch+json")
+    assert pods.ended(pods.create(nodeSelector={"zone": zone}))["status"]["phase"] == "Succeeded"
+
+
+def test_patched_gpu_capacity_stays_and_counts(pods: Pods) -> None:
+    def patch(count: str) -> None:
+        change = {"status": {"capacity": {"nvidia.com/gpu": count}, "allocatable": {"nvidia.com/gpu": count}}}
+        path = "/api/v1/nodes/gpu-1/status"
+        pods.sandbox.api.request("PATCH", path, change, content_type="application/merge-patch+json")
+
+    patch("2")
+    try:
+        name = pods.create(container={"resources": {"limits": {"nvidia.com/gpu": "2"}}})
+        assert pods.ended(name)["status"]["phase"] == "Succeeded"
+    finally:
+        patch("1")
+
+
+def test_log_server_talks_to_the_api_server_alone(sandbox: Sandbox) -> None:
+    ready = json.loads((sandbox.folder / "nodes" / "gpu-1" / "ready.json").read_text())
+    anyone = ssl.create_default_context(cafile=str(Credentials(sandbox.folder / "certificates").cluster.certificate))
+    connection = http.client.HTTPSConnection("127.0.0.1", ready["port"], context=anyone, timeout=10)
+
+    def ask() -> int:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        ask()
 
 
 def test_two_nodes_count_their_own_gpus(pods: Pods) -> None:

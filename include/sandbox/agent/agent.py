@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -10,7 +11,7 @@ import signal
 from typing import Any
 
 from sandbox.agent.admission import find_refusal
-from sandbox.agent.api import ApiClient
+from sandbox.agent.api import ApiClient, ApiError, ApiUnavailableError
 from sandbox.agent.config import AgentConfig
 from sandbox.agent.context import NodeContext
 from sandbox.agent.events import EventRecorder
@@ -114,7 +115,15 @@ class NodeAgent:
         finally:
             del self._workers[uid]
 
-    def _refusal_of(self, document: Any) -> tuple[str, str] | None:
+    async def _refusal_of(self, document: Any) -> tuple[str, str] | None:
+        if self._ask(document) is None:
+            return None
+        # The Node may have been labelled, or the like, since it was read last.
+        with contextlib.suppress(ApiError, ApiUnavailableError):
+            await self._keeper.refresh()
+        return self._ask(document)
+
+    def _ask(self, document: Any) -> tuple[str, str] | None:
         others = [worker.document for worker in self._workers.values() if worker.holds_resources]
         return find_refusal(document, self._keeper.document, others)
 

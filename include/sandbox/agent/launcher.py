@@ -51,7 +51,7 @@ class Launcher:
         :raises LaunchError: when it ended without a word.
         """
         text = await self._ask(program, folder, descriptors, request)
-        if not text and self._zygote is not None and self._zygote.poll() is not None:
+        if not text and self._has_ended():
             # Killed with the request unread, or the pipe would have been held by what it forked.
             self.close()
             text = await self._ask(program, folder, descriptors, request)
@@ -76,6 +76,17 @@ class Launcher:
             return await _read_all(read)
         finally:
             os.close(read)
+
+    def _has_ended(self) -> bool:
+        """Whether the zygote hung up; that shows a moment before it can be waited for."""
+        if self._socket is None:
+            return True
+        with contextlib.suppress(ConnectionError):
+            try:
+                self._socket.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK)
+            except BlockingIOError:
+                return False
+        return True
 
     def _send(self, message: bytes, descriptors: list[int]) -> None:
         if self._socket is not None:

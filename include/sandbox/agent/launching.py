@@ -24,6 +24,7 @@ _NOT_HERE = {
     "readinessProbe": "probes",
     "startupProbe": "probes",
     "volumeDevices": "block volumes",
+    "restartPolicy": "restart policy of a container, and so no sidecars",
 }
 """What would silently not happen, so a container that asks for it is refused."""
 
@@ -72,8 +73,6 @@ def find_unsupported(container: Document) -> str | None:
     for key, what in _NOT_HERE.items():
         if container.get(key):
             return f"{key}: nodes of kind process have no {what}; drop it, or use another node kind"
-    if container.get("restartPolicy") == "Always":
-        return "restartPolicy Always: nodes of kind process have no sidecar init containers; use another node kind"
     return None
 
 

@@ -178,13 +178,17 @@ class NodeKeeper:
             await self.refresh(force=True)
 
     async def refresh(self, *, force: bool = False) -> None:
-        """Read the Node, and write its status when it does not say what it should, or has not been told for long."""
+        """Read the Node, and write its status when it does not say what it should, or has not been told for long.
+
+        Capacity is written at registration only: what somebody patched into it meanwhile stays, as with a kubelet.
+        """
         self.document = await self._client.request("GET", self._path)
         wanted = self._build(self.document["status"].get("conditions") or [])["status"]
         said = self.document["status"]
         same = _statuses(said) == _statuses(wanted) and said.get("daemonEndpoints") == wanted["daemonEndpoints"]
         if force or not same or time.monotonic() - self._reported >= REPORT_S:
-            change = {"status": wanted}
+            kept = () if force else ("capacity", "allocatable")
+            change = {"status": {key: value for key, value in wanted.items() if key not in kept}}
             self.document = await self._client.request(
                 "PATCH", f"{self._path}/status", change, content_type=STRATEGIC_MERGE_PATCH
             )
@@ -229,7 +233,6 @@ class NodeKeeper:
         return build_node(self._config, port=self._port, version=self._version, before=before, now_ns=time.time_ns())
 
 
-def _statuses(status: Document) -> tuple[Any, ...]:
+def _statuses(status: Document) -> dict[str, str]:
     own = {kind for kind, *_ in _CONDITIONS}
-    conditions = {c["type"]: c["status"] for c in status.get("conditions") or () if c["type"] in own}
-    return conditions, status.get("capacity"), status.get("allocatable")
+    return {c["type"]: c["status"] for c in status.get("conditions") or () if c["type"] in own}

@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +55,10 @@ class PodWorker:
     """
 
     def __init__(
-        self, node: NodeContext, document: Document, find_refusal: Callable[[Document], tuple[str, str] | None]
+        self,
+        node: NodeContext,
+        document: Document,
+        find_refusal: Callable[[Document], Awaitable[tuple[str, str] | None]],
     ) -> None:
         self._document = document
         self._find_refusal = find_refusal
@@ -126,14 +129,14 @@ class PodWorker:
         if (self._document.get("status") or {}).get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
             self._ended = True
             return
-        if not self.admitted and (refusal := self._find_refusal(self._document)):
+        if not self.admitted and (refusal := await self._find_refusal(self._document)):
             reason, message = refusal
             self._pod.tell("Warning", reason, message)
             self._rejection, self._ended = build_rejection(reason, message, now_ns=time.time_ns()), True
             self._writer.mark()
             return
         self.admitted = True
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.folder / "pod.json").write_text(json.dumps(self._document))
         self._writer.mark()
         containers = asyncio.create_task(self._run_containers())

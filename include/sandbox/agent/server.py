@@ -40,6 +40,7 @@ class LogServer:
         application = web.Application()
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        application.router.add_route("*", "/{rest:.*}", self._not_here)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self._config.client_ca_file))
@@ -57,6 +58,9 @@ class LogServer:
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
+
+    async def _not_here(self, request: web.Request) -> web.Response:
+        return web.Response(status=501, text=f"nodes of kind process serve logs, not {request.path}")
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         namespace, name, container = (request.match_info[key] for key in ("namespace", "pod", "container"))

@@ -104,7 +104,7 @@ def test_log_that_can_not_be_read_is_refused_in_the_kubelet_s_words(
         ({"livenessProbe": {}}, None),
         ({"livenessProbe": {"httpGet": {}}}, "livenessProbe: nodes of kind process have no probes"),
         ({"lifecycle": {"preStop": {}}}, "lifecycle: nodes of kind process have no hooks"),
-        ({"restartPolicy": "Always"}, "no sidecar init containers"),
+        ({"restartPolicy": "Always"}, "so no sidecars"),
         ({}, None),
     ],
 )
