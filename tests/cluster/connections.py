@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from sandbox.cluster import Sandbox
 
+from tests.cluster.faulty_proxy import FaultyProxy
 from tests.fake_mlflow import FakeMlflow
 
 
@@ -38,3 +39,14 @@ def connected(sandbox: Sandbox, mlflow: FakeMlflow, monkeypatch: pytest.MonkeyPa
     connect_cluster(monkeypatch, sandbox.operator_kubeconfig)
     connect_mlflow(monkeypatch, mlflow.uri)
     return mlflow
+
+
+@pytest.fixture
+def proxy(
+    sandbox: Sandbox, connected: FakeMlflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultyProxy]:
+    """Set the connection `kubernetes_gpu` to lead through a proxy that can be made to fail."""
+    proxy = FaultyProxy(sandbox.operator_kubeconfig, tmp_path)
+    connect_cluster(monkeypatch, proxy.kubeconfig)
+    yield proxy
+    proxy.stop()

@@ -198,22 +198,27 @@ def test_a_kill_while_the_job_is_being_created_leaves_no_job(
 def test_the_time_out_of_a_task_that_waits_on_its_worker_deletes_its_job(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow
 ) -> None:
-    task, instance = operator(spec(namespace, RUNS_ON), deferrable=False), TaskInstance()
+    task = operator(spec(namespace, RUNS_ON), deferrable=False)
 
-    def raise_timeout(*_: object) -> None:
+    def time_out(*_: object) -> None:
         raise AirflowTaskTimeout("4 s")
 
-    before = signal.signal(signal.SIGALRM, raise_timeout)
-    signal.setitimer(signal.ITIMER_REAL, 4)
+    def execute() -> None:
+        # As the task runner keeps an execution_timeout.
+        signal.setitimer(signal.ITIMER_REAL, 4)
+        try:
+            trainings.execute(task, TaskInstance())
+        except AirflowTaskTimeout:
+            task.on_kill()
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, time_out)
     try:
         with airflow_says("running"), pytest.raises(AirflowTaskTimeout):
-            try:
-                trainings.execute(task, instance)
-            except AirflowTaskTimeout:
-                task.on_kill()
-                raise
+            execute()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
 

@@ -111,7 +111,7 @@ def fire(trigger: TrainingJobTrigger) -> dict[str, Any]:
     async def run() -> list[Any]:
         return [event.payload async for event in trigger.run()]
 
-    (payload,) = asyncio.run(asyncio.wait_for(run(), 120))
+    (payload,) = asyncio.run(asyncio.wait_for(run(), 60))
     return dict(json.loads(json.dumps(payload)))
 
 
@@ -137,3 +137,32 @@ def is_running(sandbox: Sandbox, namespace: str) -> bool:
 def train(task: GpuTrainingOperator, instance: TaskInstance) -> dict[str, Any]:
     """Defer, wait, resume."""
     return task.execute_complete(instance.context, fire(defer(task, instance)))
+
+
+@dataclass
+class TaskLogRecord:
+    """A task log that can be read."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def _say(self, message: str, *args: object) -> None:
+        self.lines.append(message % args if args else message)
+
+    debug = info = warning = _say
+
+    def about(self, part: str) -> list[str]:
+        return [line for line in self.lines if part in line]
+
+
+class RecordedTrigger(TrainingJobTrigger):
+    """The trigger, with a log that can be read."""
+
+    @property
+    def log(self) -> Any:
+        if not hasattr(self, "record"):
+            self.record = TaskLogRecord()
+        return self.record
+
+
+def recorded(trigger: TrainingJobTrigger) -> RecordedTrigger:
+    return RecordedTrigger(**trigger.serialize()[1])

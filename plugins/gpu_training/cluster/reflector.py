@@ -65,29 +65,29 @@ class Reflector:
 
     async def run(self) -> None:
         """Go on until cancelled; faults are waited out."""
-        pause = _FIRST_PAUSE_S
-        resync_at = 0.0
+        resync_at, faults = 0.0, 0
         while True:
+            started = monotonic()
             try:
                 if not self._version:
                     await self._list()
                     resync_at = monotonic() + RESYNC_S * random.uniform(0.9, 1.1)  # noqa: S311 - spreads the load
                     self._trouble(None)
-                started = monotonic()
                 await self._watch()
                 if monotonic() >= resync_at:
                     self._version = ""
                 # A server that ends each watch at once must not be asked without end.
-                pause = _FIRST_PAUSE_S if monotonic() - started > 1 else min(pause * 2, _LONGEST_PAUSE_S)
+                faults = 0 if monotonic() - started > 1 else faults + 1
             except Expired:
                 self._version = ""
-                continue
             except GpuTrainingError as error:
-                if isinstance(error, ClusterError) and error.status == _EXPIRED:
-                    self._version = ""
+                faults += 1
                 self._trouble(str(error))
-                pause = min(pause * 2, _LONGEST_PAUSE_S)
-            if pause > _FIRST_PAUSE_S:
+                # Where even a second watch from the same version breaks, a list still tells the state.
+                if faults > 1 or (isinstance(error, ClusterError) and error.status == _EXPIRED):
+                    self._version = ""
+            if faults:
+                pause = min(_FIRST_PAUSE_S * 2**faults, _LONGEST_PAUSE_S)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
     async def _list(self) -> None:

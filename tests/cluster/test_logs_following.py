@@ -1,0 +1,134 @@
+"""What a training says reaches the task log: live, each line once, whatever breaks; and never fails the training."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from sandbox.manifests import NAMESPACE
+
+from tests.cluster.faulty_proxy import FaultyProxy
+from tests.cluster.trainings import (
+    RESULT,
+    SUCCEED,
+    TaskInstance,
+    TaskLogRecord,
+    defer,
+    fire,
+    operator,
+    recorded,
+    spec,
+)
+from tests.fake_mlflow import FakeMlflow
+
+pytestmark = pytest.mark.cluster
+
+LEAVE_RESULT = f"echo '{RESULT}' > /dev/termination-log"
+
+
+def log_of(script: str, **changes: object) -> tuple[str, TaskLogRecord]:
+    """Train, and give how it ended and the task log."""
+    trigger = recorded(defer(operator(spec(NAMESPACE, script), **changes), TaskInstance()))
+    return fire(trigger)["kind"], trigger.record
+
+
+@pytest.mark.case("C060")
+@pytest.mark.case("C061")
+@pytest.mark.case("C062")
+@pytest.mark.case("C069")
+def test_a_thousand_lines_arrive_once_each_though_the_stream_is_cut_again_and_again(proxy: FaultyProxy) -> None:
+    say = "import time\nfor n in range(1, 1001): print('line', n, 'of the log'); time.sleep(0.004)"
+    ended = threading.Event()
+
+    def cut() -> None:
+        while not ended.wait(0.3):
+            proxy.cut_streams()
+
+    cutter = threading.Thread(target=cut)
+    cutter.start()
+    try:
+        kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
+    finally:
+        ended.set()
+        cutter.join()
+
+    assert kind == "succeeded"
+    assert log.about(" of the log") == [f"line {n} of the log" for n in range(1, 1001)]
+    assert proxy.asked("/log?") > 5
+
+
+@pytest.mark.case("C059")
+def test_the_last_words_of_a_training_that_fails_at_once_are_told(connected: FakeMlflow) -> None:
+    kind, log = log_of("echo boom; exit 1")
+
+    assert kind == "failed"
+    assert log.lines.index("boom") < log.lines.index(log.about("failed: ")[-1])
+
+
+@pytest.mark.case("C065")
+@pytest.mark.case("C067")
+def test_odd_bytes_carriage_returns_and_colours_survive(connected: FakeMlflow) -> None:
+    script = (
+        r"printf 'bad \306 byte\n\n'; printf '10%%\r20%%\r30%%\n'; "
+        r"printf '\033[31mred\033[0m \033[2K\rdone\n'; printf 'no line end'; " + LEAVE_RESULT
+    )
+    kind, log = log_of(script)
+
+    assert kind == "succeeded"
+    assert "bad \\xc6 byte" in log.lines
+    assert "" in log.lines
+    assert "30%" in log.lines
+    assert "done" in log.lines
+    assert "no line end" in log.lines
+
+
+@pytest.mark.case("C067")
+def test_a_giant_line_is_cut_with_a_mark(connected: FakeMlflow) -> None:
+    kind, log = log_of(f"python3 -c 'print(\"x\" * 300_000)'; echo after; {LEAVE_RESULT}")
+
+    assert kind == "succeeded"
+    (giant,) = log.about("xxx")
+    assert len(giant) < 20_000
+    assert "cut" in giant
+    assert "after" in log.lines
+
+
+@pytest.mark.case("C071")
+def test_init_containers_are_heard_too(connected: FakeMlflow) -> None:
+    init = {
+        "name": "download",
+        "image": "sandbox-shell:1",
+        "command": ["sh", "-c", "echo fetched"],
+        "resources": {"limits": {"memory": "32Mi"}},
+    }
+    job = {"spec": {"template": {"spec": {"containers": [], "initContainers": [init]}}}}
+    _, log = log_of(SUCCEED, full_job_spec=job)
+
+    assert log.lines.index("fetched") < log.lines.index("hello")
+
+
+def test_progress_lines_become_words(connected: FakeMlflow) -> None:
+    line = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":4,"loss":0.5}'
+    script = "; ".join([*(f"echo '{line % step}'" for step in range(1, 5)), LEAVE_RESULT])
+    _, log = log_of(script)
+
+    assert log.about("GPU_TRAINING_PROGRESS") == []
+    assert log.about("progress ")[-1] == "progress 100% step 4/4 loss 0.5"
+
+
+@pytest.mark.case("C064")
+def test_logs_can_be_turned_off(connected: FakeMlflow) -> None:
+    kind, log = log_of(SUCCEED, get_logs=False)
+
+    assert kind == "succeeded"
+    assert "hello" not in log.lines
+
+
+@pytest.mark.case("C062")
+@pytest.mark.parametrize("status", [403, 500, 0])
+def test_logs_that_can_not_be_read_do_not_fail_the_training(proxy: FaultyProxy, status: int) -> None:
+    proxy.fault = lambda method, target: status if "/log?" in target else None
+    kind, log = log_of(SUCCEED)
+
+    assert kind == "succeeded"
+    assert log.about("log")

@@ -1,0 +1,193 @@
+"""Retries, crashes and clears: which Job a try waits on."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from gpu_training.core.errors import TrainingFailed
+from sandbox.cluster import Sandbox
+from sandbox.testing import wait_for
+
+from tests.cluster import trainings
+from tests.cluster.trainings import SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
+from tests.fake_mlflow import FakeMlflow
+
+pytestmark = pytest.mark.cluster
+
+RUNS_ON = "echo on it; trap 'exit 85' TERM; sleep 600 & wait"
+OWNER = "gpu-training.io/owner"
+
+
+def owner_of(job: dict[str, Any]) -> str:
+    return str(job["metadata"]["annotations"][OWNER])
+
+
+@pytest.mark.case("C001")
+@pytest.mark.case("C005")
+def test_a_retry_adopts_the_job_of_a_try_that_died_before_it_deferred(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    script = f"sleep 2; {SUCCEED}"
+    first = TaskInstance()
+    defer(operator(spec(namespace, script)), first)  # its worker is gone: no trigger was ever made of it
+    second = first.next_try()
+    result = train(operator(spec(namespace, script)), second)
+
+    (job,) = jobs_of(sandbox, namespace)
+    (pod,) = pods_of(sandbox, namespace)
+    assert result["job_uid"] == job["metadata"]["uid"]
+    assert [owner["uid"] for owner in pod["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
+    assert owner_of(job) == f'["train_on_demand__shell","{first.run_id}","train",-1,2]'
+    assert len(connected.runs) == 1
+
+
+def test_adoption_needs_no_mlflow(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
+    first = TaskInstance()
+    defer(operator(spec(namespace, RUNS_ON)), first)
+    connected.stop()
+    second = first.next_try()
+    defer(operator(spec(namespace, RUNS_ON)), second)
+
+    assert second.xcoms["job"]["job_uid"] == first.xcoms["job"]["job_uid"]
+    assert second.xcoms["job"]["mlflow_run_id"] == first.xcoms["job"]["mlflow_run_id"]
+
+
+@pytest.mark.case("C007")
+@pytest.mark.case("C008")
+@pytest.mark.case("C009")
+def test_a_retry_after_a_failure_trains_in_the_next_job(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow, tmp_path: Any
+) -> None:
+    tmp_path.chmod(0o777)
+    script = f"test -e {tmp_path}/tried || {{ touch {tmp_path}/tried; exit 1; }}; {SUCCEED}"
+    first = TaskInstance(max_tries=1)
+    with pytest.raises(TrainingFailed):
+        train(operator(spec(namespace, script), retries=1), first)
+    result = train(operator(spec(namespace, script), retries=1), first.next_try())
+
+    new, old = jobs_of(sandbox, namespace)
+    assert old["metadata"]["name"].endswith("-g1-1")
+    assert new["metadata"]["name"].endswith("-g1-2")
+    assert result["job"] == new["metadata"]["name"]
+
+
+@pytest.mark.case("C055")
+def test_a_retry_takes_the_success_that_nobody_reported(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance(max_tries=1)
+    fire(defer(operator(spec(namespace, SUCCEED), retries=1), first))  # the worker that should resume dies
+    result = train(operator(spec(namespace, SUCCEED), retries=1), first.next_try())
+
+    (job,) = jobs_of(sandbox, namespace)
+    assert result["job_uid"] == job["metadata"]["uid"]
+
+
+@pytest.mark.case("C009")
+def test_a_task_that_is_cleared_after_its_success_trains_again(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance(max_tries=0)
+    train(operator(spec(namespace, SUCCEED)), first)
+    cleared = replace(first.next_try(), max_tries=1)  # what Airflow changes when a person clears a task
+    result = train(operator(spec(namespace, SUCCEED)), cleared)
+
+    assert len(jobs_of(sandbox, namespace)) == 2
+    assert result["job"].endswith("-g1-2")
+
+
+def test_a_cleared_task_with_other_parameters_deletes_its_old_job(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance()
+    old = defer(operator(spec(namespace, RUNS_ON)), first)
+    new = defer(operator(spec(namespace, RUNS_ON, arguments={"rounds": 2})), first.next_try())
+
+    assert new.job["uid"] != old.job["uid"]
+    wait_for(lambda: len(jobs_of(sandbox, namespace)) == 1, 30, "the end of the old Job")
+    (job,) = jobs_of(sandbox, namespace)
+    assert job["metadata"]["uid"] == new.job["uid"]
+
+
+def test_another_run_of_the_same_work_gets_a_job_of_its_own(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    one, other = (defer(operator(spec(namespace, RUNS_ON)), TaskInstance()) for _ in range(2))
+
+    assert one.job["uid"] != other.job["uid"]
+    assert {job["metadata"]["name"][-5:] for job in jobs_of(sandbox, namespace)} == {"-g1-1", "-g1-2"}
+
+
+@pytest.mark.case("C011")
+def test_mapped_tasks_keep_to_their_own_jobs(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
+    run = TaskInstance()
+    mapped = [replace(run, map_index=index, xcoms={}) for index in range(3)]
+    first = [defer(operator(spec(namespace, RUNS_ON)), instance) for instance in mapped]
+    again = [defer(operator(spec(namespace, RUNS_ON)), replace(instance, try_number=2)) for instance in mapped]
+
+    assert len({trigger.job["uid"] for trigger in first}) == 3
+    assert [trigger.job for trigger in again] == [trigger.job for trigger in first]
+
+
+def test_a_foreign_object_under_our_name_is_an_error_and_left_alone(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    name = defer(operator(spec(namespace, RUNS_ON)), TaskInstance()).job["name"]
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    sandbox.api.request("DELETE", f"{path}/{name}", {"propagationPolicy": "Foreground"})
+    wait_for(lambda: not jobs_of(sandbox, namespace), 30, "the end of the Job")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "sandbox-shell:1"}]}
+    foreign = {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
+    sandbox.api.request("POST", path, foreign)
+    (before,) = jobs_of(sandbox, namespace)
+
+    with pytest.raises(AirflowFailException, match=f"Job {namespace}/{name} exists and is not ours"):
+        defer(operator(spec(namespace, RUNS_ON)), TaskInstance())
+    assert jobs_of(sandbox, namespace) == [before]
+
+
+def test_a_job_whose_owner_mark_was_forged_is_not_adopted(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance()
+    job = defer(operator(spec(namespace, RUNS_ON)), first).job
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['name']}"
+    patch = {"metadata": {"annotations": {OWNER: "somebody"}}}
+    sandbox.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+    second = defer(operator(spec(namespace, RUNS_ON)), first.next_try())
+
+    assert second.job["uid"] != job["uid"]
+    assert len(jobs_of(sandbox, namespace)) == 2
+    assert all("deletionTimestamp" not in job["metadata"] for job in jobs_of(sandbox, namespace))
+
+
+def test_a_job_that_is_being_deleted_is_not_adopted(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
+    first = TaskInstance()
+    script = "trap '' TERM; echo on it; sleep 600 & wait; sleep 600"
+    grace = {"spec": {"template": {"spec": {"containers": [], "terminationGracePeriodSeconds": 8}}}}
+    job = defer(operator(spec(namespace, script), full_job_spec=grace), first).job
+    wait_for(lambda: trainings.is_running(sandbox, namespace), 30, "a running container")
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['name']}"
+    sandbox.api.request("DELETE", path, {"propagationPolicy": "Foreground"})
+    second = defer(operator(spec(namespace, script), full_job_spec=grace), first.next_try())
+
+    assert second.job["name"] == job["name"].removesuffix("1") + "2"
+
+
+def test_several_triggers_share_one_watch(namespace: str, connected: FakeMlflow) -> None:
+    triggers = [defer(operator(spec(namespace, SUCCEED)), TaskInstance()) for _ in range(4)]
+
+    async def run_all() -> list[Any]:
+        async def first(trigger: Any) -> Any:
+            return [event.payload async for event in trigger.run()]
+
+        return await asyncio.wait_for(asyncio.gather(*map(first, triggers)), 120)
+
+    payloads = asyncio.run(run_all())
+    assert [len(fired) for fired in payloads] == [1, 1, 1, 1]
+    assert [fired[0]["kind"] for fired in payloads] == ["succeeded"] * 4
+    assert [fired[0]["job"] for fired in payloads] == [trigger.job for trigger in triggers]
