@@ -57,7 +57,8 @@ class Project:
         return bag.dags[dag_id]
 
     def run(self, dag_id: str, **conf: Any) -> Run:
-        return Run(self.dag(dag_id).test(run_conf=conf))
+        """Run a DAG as the REST API does when somebody triggers it: without a logical date."""
+        return Run(self.dag(dag_id).test(run_conf=conf, logical_date=None))
 
 
 @dataclass
@@ -171,6 +172,7 @@ def test_nightly_and_on_demand_train_the_same_work_into_one_version(
     assert only.tags["gpu_training.data_version"] == NEWEST
 
 
+@pytest.mark.case("C089")
 def test_the_form_s_values_reach_the_training(project: Project) -> None:
     asked = project.run(
         "train_on_demand__air-time", data_version=OLDER, rounds=4, learning_rate=1, deadline_seconds=300

@@ -263,12 +263,16 @@ def test_a_link_is_no_reason_to_fail(registry: ModelRegistry, server: TrackingSe
     assert ModelRegistry(TrackingServer(conn_id="mlflow_tracking", uri=away)).run_url(run_id) == away
 
 
-def test_what_the_server_keeps_outlives_its_restart(
-    mlflow_server: MlflowServer, registry: ModelRegistry, name: str
+@pytest.mark.case("C114")
+def test_a_training_is_registered_once_the_server_that_was_away_is_back(
+    mlflow_server: MlflowServer, registry: ModelRegistry, server: TrackingServer, name: str
 ) -> None:
-    first = run_of(registry, name)
+    run_id = run_of(registry, name)
+    facts = trained(server, name, run_id)
     mlflow_server.stop()
-    with pytest.raises(RegistryError):
-        registry.close_run(first)
+    with pytest.raises(RegistryError) as caught:
+        registry.register(facts, alias="candidate")
+    assert caught.value.transient
     mlflow_server.start()
-    assert run_of(registry, name) == first
+    assert run_of(registry, name) == run_id
+    assert registry.register(facts, alias="candidate").version == "1"
