@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from pathlib import Path
 
 import pytest
+import yaml
 from gpu_training.core.errors import ConfigurationError
+from gpu_training.core.model import parse_model
 from gpu_training.model_files import MAX_BYTES, load_model, load_models, read_model_files
 
 pytestmark = pytest.mark.unit
@@ -131,3 +134,22 @@ def test_other_files_of_the_folder_are_left_alone(folder: Path) -> None:
     for name in ("notes.md", ".air_time.yaml.swp", ".hidden.yaml"):
         (folder / name).write_text("not: a model")
     assert list(load_models(folder)) == ["air-time", "flight-delay"]
+
+
+@pytest.mark.parametrize(
+    "section",
+    [(), ("schedule",), ("data",), ("training",), ("training", "resources"), ("registry",), ("parameters", "gpus")],
+    ids="/".join,
+)
+def test_the_reference_in_docs_names_every_key(section: tuple[str, ...]) -> None:
+    document = yaml.safe_load((MODELS / "flight_delay.yaml").read_text())
+    body = document
+    for name in section:
+        body = body[name]
+    body["zz"] = 1
+    with pytest.raises(ConfigurationError) as caught:
+        parse_model(document)
+    keys = set(caught.value.allowed.partition("known are: ")[2].split(", "))
+    assert len(keys) > 1
+    documented = set(re.findall(r"[a-z_]+", (MODELS.parent.parent / "docs" / "models.md").read_text()))
+    assert keys - documented == set()

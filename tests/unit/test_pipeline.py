@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextvars
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from airflow.sdk import BaseOperator
+from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException
 from gpu_training.core.naming import fingerprint
 from gpu_training.core.spec import parse_training_spec
 from gpu_training.model_files import load_models
+from gpu_training.operators.clean_up import CleanUpOperator
+from gpu_training.operators.imported_late import ImportedLateOperator
 from gpu_training.pipeline import register, trigger_form
 from jinja2 import Environment, StrictUndefined
 
@@ -85,10 +90,36 @@ def test_a_training_whose_model_did_not_reach_mlflow_is_told(trained: dict[str, 
         register.function(trained, alias="candidate", conn_id="nobody_asks")
 
 
-def test_an_operator_imported_late_is_the_operator_it_stands_for() -> None:
-    from gpu_training.operators.clean_up import CleanUpOperator
-    from gpu_training.operators.imported_late import ImportedLateOperator
+class Recorder(BaseOperator):
+    """An operator that writes down what is asked of it."""
 
+    seen: ClassVar[list[str]] = []
+
+    def execute(self, context: Any) -> str:
+        self.seen.append("execute")
+        return self.owner
+
+    def resumed(self, context: Any, event: str) -> str:
+        return event
+
+    def on_kill(self) -> None:
+        self.seen.append("on_kill")
+
+
+def test_an_operator_imported_late_runs_resumes_and_is_killed_as_itself(caplog: pytest.LogCaptureFixture) -> None:
+    late = ImportedLateOperator(task_id="train", runs=f"{__name__}:Recorder", arguments={}, owner="a-team")
+    late.on_kill()
+    assert Recorder.seen == []
+    context = contextvars.copy_context()
+    context.run(ExecutorSafeguard.tracker.set, late)
+    assert context.run(late.execute, Context()) == "a-team"
+    assert late.resume_execution("resumed", {"event": "done"}, Context()) == "done"
+    late.on_kill()
+    assert Recorder.seen == ["execute", "on_kill"]
+    assert "cannot be called outside" not in caplog.text
+
+
+def test_an_operator_imported_late_is_the_operator_it_stands_for() -> None:
     late = ImportedLateOperator(
         task_id="clean_up",
         runs="gpu_training.operators.clean_up:CleanUpOperator",

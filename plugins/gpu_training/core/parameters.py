@@ -188,7 +188,7 @@ def _parameter(fields: Fields, name: str, training: Mapping[str, object]) -> Par
         choices=_choices(body),
     )
     body.finish()
-    for value, path in [(parameter.default, "sets"), *((choice, "choices") for choice in parameter.choices)]:
+    for value, path in [(parameter.default, "sets"), *((choice, "enum") for choice in parameter.choices)]:
         if value is not None and (fault := parameter.fault_of(value)):
             raise ConfigurationError(body.path(path), value, fault)
     return parameter
@@ -222,12 +222,10 @@ def _pattern(body: Fields) -> str | None:
 
 
 def _choices(body: Fields) -> tuple[Value, ...]:
-    choices = body.sequence("choices")
+    choices = body.sequence("enum")
     for n, choice in enumerate(choices):
         if not isinstance(choice, (int, float, str)):
-            raise ConfigurationError(
-                body.path(f"choices[{n}]"), choice, "a text, a number, or true or false is expected"
-            )
+            raise ConfigurationError(body.path(f"enum[{n}]"), choice, "a text, a number, or true or false is expected")
     return tuple(choice for choice in choices if isinstance(choice, (int, float, str)))
 
 

@@ -132,6 +132,9 @@ BROKEN = [
     ("parameters/rounds/minimum", "low", "parameters.rounds.minimum='low': a number is expected"),
     ("parameters/rounds/default", 5, "parameters.rounds.default=5: unknown key"),
     ("parameters/rounds/description", None, "parameters.rounds.description=None: is required"),
+    ("parameters/rounds/enum", [100, 300], "parameters.rounds.sets=200: one of 100, 300 is expected"),
+    ("parameters/rounds/enum", [200, "many"], "parameters.rounds.enum='many': a value of type integer is expected"),
+    ("parameters/rounds/enum", [[1]], "parameters.rounds.enum[0]=[1]: a text, a number"),
     ("parameters/image/pattern", "(", "parameters.image.pattern='(': a regular expression is expected"),
     (
         "parameters/twin",
