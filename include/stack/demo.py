@@ -19,7 +19,7 @@ from typing import Any
 
 from gpu_training.airflow_client import AirflowError
 from gpu_training.cli import DAG_PREFIX, RefusedError, run_url, start_training, summarise
-from gpu_training.run_follower import ProgressMade, RunReport, TaskChanged, follow_run, report_run
+from gpu_training.run_follower import TRAIN, PhaseChanged, ProgressMade, RunReport, TaskChanged, follow_run, report_run
 from sandbox.errors import SandboxError
 from sandbox.processes import ProcessError
 
@@ -41,8 +41,11 @@ class Exit(IntEnum):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the demo and give its exit code."""
     options = _parser().parse_args(arguments)
-    for signum in (signal.SIGTERM, signal.SIGHUP):
+    # A shell's background jobs have SIGINT ignored, whoever sends it to one means it; nohup's wish is heeded.
+    for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
     try:
         return run(options.state, options.model, options.param, once=options.once)
     except KeyboardInterrupt:
@@ -117,6 +120,8 @@ def train(stack: Stack, model: str, params: Sequence[str], steps: Steps, screen:
             match event:
                 case ProgressMade(progress=progress):
                     screen.progress(progress)
+                case PhaseChanged(text=text):
+                    screen.tell(TRAIN, text)
                 case TaskChanged(task=task):
                     screen.tell(task.task_id, str(task.state))
                     if task.seconds is not None and task.state == "success":

@@ -18,6 +18,7 @@ from gpu_training.airflow_client import AirflowClient, AirflowError, DagDetails,
 from gpu_training.core import progress_text
 from gpu_training.run_follower import (
     LogWritten,
+    PhaseChanged,
     ProgressMade,
     RunEvent,
     RunReport,
@@ -199,6 +200,8 @@ def describe(event: RunEvent) -> str | None:
         case TaskChanged(task=task):
             tried = f" (try {task.try_number})" if task.try_number > 1 else ""
             return f"{task.task_id}: {task.state}{tried}"
+        case PhaseChanged(text=text):
+            return f"train: {text}"
         case ProgressMade(progress=progress):
             return f"train: {progress_text.render(progress)}"
         case LogWritten():

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_training.airflow_client import AirflowClient, AirflowUnreachableError, LogCursor, RunState, TaskStatus
 from gpu_training.contract import Progress
+from gpu_training.core.phase import Phase
 from gpu_training.core.progress_text import parse
 
 RESOLVE, TRAIN, REGISTER = "resolve", "train", "register"
@@ -20,6 +21,8 @@ _SILENT = frozenset({"success", "failed", "skipped", "upstream_failed", "removed
 """States in which a try's log does not grow."""
 
 _TAIL_LINES = 40
+_FOLDS = ("::group::", "::endgroup::")
+_PHASES = frozenset(Phase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +40,24 @@ class ProgressMade:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseChanged:
+    """The training came into another phase.
+
+    :param text: the phase, a colon, and why it waits or where it runs.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogWritten:
-    """A task wrote a line that is not progress."""
+    """A task wrote a line that is neither progress nor a phase."""
 
     task_id: str
     line: str
 
 
-RunEvent = TaskChanged | ProgressMade | LogWritten
+RunEvent = TaskChanged | PhaseChanged | ProgressMade | LogWritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,8 +140,16 @@ class _Follower:
         key = (task.task_id, task.try_number)
         cursor = self._cursors.setdefault(key, LogCursor(task_id=task.task_id, try_number=task.try_number))
         for line in self._client.new_log_lines(*self._run, cursor):
-            progress = parse(line)
-            yield ProgressMade(progress=progress) if progress else LogWritten(task_id=task.task_id, line=line)
+            yield _event(task.task_id, line)
+
+
+def _event(task_id: str, line: str) -> RunEvent:
+    if task_id == TRAIN:
+        if progress := parse(line):
+            return ProgressMade(progress=progress)
+        if line.partition(":")[0] in _PHASES:
+            return PhaseChanged(text=line)
+    return LogWritten(task_id=task_id, line=line)
 
 
 def report_run(client: AirflowClient, dag_id: str, run_id: str) -> RunReport:
@@ -160,11 +181,13 @@ def report_run(client: AirflowClient, dag_id: str, run_id: str) -> RunReport:
 
 
 def log_tail(client: AirflowClient, dag_id: str, run_id: str, task_id: str) -> list[str]:
-    """Give the last lines of a task's last try."""
+    """Give the last lines of a task's last try, without the marks by which the UI folds them."""
     tries = [task.try_number for task in client.tasks(dag_id, run_id) if task.task_id == task_id]
     if not tries or tries[0] < 1:
         return []
-    return client.new_log_lines(dag_id, run_id, LogCursor(task_id=task_id, try_number=tries[0]))[-_TAIL_LINES:]
+    entries = client.new_log_lines(dag_id, run_id, LogCursor(task_id=task_id, try_number=tries[0]))
+    lines = [line for entry in entries if not entry.startswith(_FOLDS) for line in entry.splitlines()]
+    return lines[-_TAIL_LINES:]
 
 
 def _document(value: Any) -> Mapping[str, Any]:

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 from gpu_training.airflow_client import AirflowClient, AirflowUnreachableError, RunState
-from gpu_training.run_follower import LogWritten, ProgressMade, RunEvent, TaskChanged, follow_run, log_tail, report_run
+from gpu_training.run_follower import (
+    LogWritten,
+    PhaseChanged,
+    ProgressMade,
+    RunEvent,
+    TaskChanged,
+    follow_run,
+    log_tail,
+    report_run,
+)
 
 from tests.unit.fake_airflow import DAG_ID, PASSWORD, RUN_ID, FakeAirflow, Frame, serve
 
@@ -42,6 +51,8 @@ def word(event: RunEvent) -> str:
             return f"{task.task_id} {task.state} {task.try_number}"
         case ProgressMade(progress=progress):
             return f"step {progress.step}"
+        case PhaseChanged(text=text):
+            return f"phase {text}"
         case LogWritten(line=line):
             return f"> {line}"
 
@@ -60,6 +71,21 @@ def test_states_progress_and_logs_are_told_once_and_in_their_order(airflow: Fake
         "train deferred 1",
         "step 100",
         "step 200",
+        "train success 1",
+    ]
+
+
+def test_only_the_trainings_own_log_tells_of_phases_and_progress(airflow: FakeAirflow) -> None:
+    lines = ["queued: no node has 2 GPUs", "stopping", "some: text", HALF]
+    logs = {"train/1": lines, "resolve/1": lines}
+    airflow.frames = [Frame("success", {"resolve": ("success", 1), "train": ("success", 1)}, logs)]
+    assert follow(airflow) == [
+        *(f"> {line}" for line in lines),
+        "resolve success 1",
+        "phase queued: no node has 2 GPUs",
+        "phase stopping",
+        "> some: text",
+        "step 100",
         "train success 1",
     ]
 
@@ -125,12 +151,18 @@ def test_a_run_is_summed_up_from_what_its_tasks_left(airflow: FakeAirflow) -> No
 
 def test_a_run_that_failed_early_is_summed_up_as_far_as_it_got(airflow: FakeAirflow) -> None:
     states = {"resolve": ("failed", 2), "train": ("upstream_failed", 0), "register": ("upstream_failed", 0)}
-    airflow.frames = [Frame("failed", states, {"resolve/2": [f"line {number}" for number in range(100)]})]
+    airflow.frames = [
+        Frame(
+            "failed",
+            states,
+            {"resolve/2": ["::group::Pre Execute", *(f"line {n}\nand more" for n in range(99)), "::endgroup::"]},
+        )
+    ]
     with AirflowClient(airflow.url, username="op", password=PASSWORD) as client:
         report = report_run(client, DAG_ID, RUN_ID)
         tail = log_tail(client, DAG_ID, RUN_ID, "resolve")
         assert log_tail(client, DAG_ID, RUN_ID, "train") == []
     assert (report.state, report.data_version, report.model_version) == (RunState.FAILED, None, None)
     assert report.failed_tasks == ("resolve",)
-    assert tail[-1] == "line 99"
+    assert tail[-2:] == ["line 98", "and more"]
     assert len(tail) == 40
