@@ -17,7 +17,7 @@ from sandbox.cluster import Sandbox
 
 from tests.cluster.connections import connect_cluster, connect_mlflow
 from tests.cluster.trainings import jobs_of
-from tests.mlflow_service import MlflowServer
+from tests.mlflow_service import MlflowServer, free_port
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -235,4 +235,26 @@ def test_what_is_asked_for_in_error_fails_before_any_job(
         "clean_up": "success",
     }
     assert str(refused.dag_run.state) == "failed"
+    assert jobs_of(sandbox, namespace) == []
+
+
+@pytest.mark.parametrize("connection", ["mlflow_tracking", "kubernetes_gpu"])
+def test_a_server_that_is_away_fails_the_run_before_any_job(
+    project: Project, sandbox: Sandbox, namespace: str, monkeypatch: pytest.MonkeyPatch, connection: str
+) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    if connection == "mlflow_tracking":
+        connect_mlflow(monkeypatch, away)
+    else:
+        kubeconfig = yaml.safe_load(sandbox.operator_kubeconfig.read_text())
+        kubeconfig["clusters"][0]["cluster"]["server"] = away
+        path = project.folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(kubeconfig))
+        connect_cluster(monkeypatch, path)
+    project.edit("air_time.yaml", lambda document: document.update(retries=0))
+    failed = project.run("nightly_retraining__air-time")
+    states = failed.states
+    assert (states["resolve"], states["train"], states["register"]) == ("success", "failed", "upstream_failed")
+    assert states["clean_up"] == ("success" if connection == "mlflow_tracking" else "failed")
+    assert str(failed.dag_run.state) == "failed"
     assert jobs_of(sandbox, namespace) == []

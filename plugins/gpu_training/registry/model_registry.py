@@ -60,8 +60,8 @@ class RegisteredVersion:
 class ModelRegistry:
     """Runs and model versions on one MLflow server. Every method may be repeated: what is there already is found.
 
-    Every method that needs an answer raises RegistryError, which names the connection and what to check, within seconds when the server
-    can not be reached.
+    Every method that needs an answer raises RegistryError, which names the connection and what to check, within seconds
+    when the server can not be reached.
     """
 
     def __init__(self, server: TrackingServer) -> None:

@@ -12,9 +12,12 @@ from urllib.parse import urlsplit
 
 from gpu_training.core.errors import ConfigurationError, RegistryError
 
-_PROBE: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "4", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1"}
+_PROBE_S: Final = 4
+_PROBE_RETRIES: Final = 1
 """For the first question of an exchange: whether anybody is there has to be known in about ten seconds."""
-_PATIENT: Final = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3"}
+_TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+_RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+_PATIENCE: Final = {_TIMEOUT: "30", _RETRIES: "3"}
 """For what follows. MLflow's own defaults, 7 retries of 120 s, hold a worker for a quarter of an hour."""
 _ALWAYS: Final = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
 
@@ -29,8 +32,49 @@ _PERMANENT: Final = frozenset(
         "UNAUTHENTICATED",
     }
 )
-# MLflow reads its settings from the environment at every request: two connections in two threads must not mix.
-_environment_lock: Final = threading.RLock()
+
+
+class SharedEnvironment:
+    """Environment variables for as long as somebody needs them.
+
+    MLflow reads its settings from the environment at every request. Threads that want the same settings share them; one
+    that wants others, for another connection, waits until they are gone.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._settings: Mapping[str, str] = {}
+        self._before: dict[str, str | None] = {}
+        self._users = 0
+
+    @contextmanager
+    def holding(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Have the settings in the environment; what was there before comes back after the last user."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._users or self._settings == settings)
+            if not self._users:
+                self._settings = dict(settings)
+                self._before = {name: os.environ.get(name) for name in settings}
+                os.environ.update(settings)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                if not self._users:
+                    self._restore()
+                    self._changed.notify_all()
+
+    def _restore(self) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_environment: Final = SharedEnvironment()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +99,32 @@ class TrackingServer:
 
         :raises RegistryError: for every error of MLflow in the exchange, the body's included.
         """
-        limits = [name for name in _PATIENT if name not in os.environ]
-        with _environment_lock, _environment(self._login() | _ALWAYS), self._translated():
+        settings = self._settings()
+        with _environment.holding(settings), self._translated():
             # Imported here because it takes seconds, and must be once the environment says that no usage is reported.
             from mlflow import MlflowClient
+            from mlflow.utils.credentials import get_default_host_creds
+            from mlflow.utils.rest_utils import http_request, verify_rest_response
 
-            client = MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
-            with _environment({name: _PROBE[name] for name in limits}):
-                client.search_experiments(max_results=1)
-            with _environment({name: _PATIENT[name] for name in limits}):
-                yield client
+            host, probe = get_default_host_creds(self.uri), "/api/2.0/mlflow/experiments/search"
+            answer = http_request(
+                host,
+                probe,
+                "POST",
+                json={"max_results": 1},
+                timeout=min(_PROBE_S, int(settings[_TIMEOUT])),
+                max_retries=min(_PROBE_RETRIES, int(settings[_RETRIES])),
+            )
+            verify_rest_response(answer, probe)
+            yield MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            **_PATIENCE,
+            **{name: os.environ[name] for name in _PATIENCE if name in os.environ},
+            **_ALWAYS,
+            **self._login(),
+        }
 
     def _login(self) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -140,17 +200,3 @@ def _uri(conn_id: str, host: str, scheme: str, port: int | None) -> str:
         )
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
-
-
-@contextmanager
-def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

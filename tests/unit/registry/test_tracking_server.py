@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from gpu_training.core.errors import ConfigurationError, RegistryError
-from gpu_training.registry.tracking_server import TrackingServer, tracking_server
+from gpu_training.registry.tracking_server import SharedEnvironment, TrackingServer, tracking_server
 
 pytestmark = pytest.mark.unit
 
@@ -154,3 +154,22 @@ def test_an_error_of_the_caller_s_own_is_left_alone(monkeypatch: pytest.MonkeyPa
     server = connect(monkeypatch, f"http://127.0.0.1:{door.server_port}")
     with pytest.raises(KeyError), server.client():
         raise KeyError("not MLflow's")
+
+
+def test_two_logins_never_mix_and_one_login_is_shared() -> None:
+    environment, together = SharedEnvironment(), threading.Barrier(2, timeout=30)
+    seen = []
+
+    def use(login: str) -> None:
+        with environment.holding({"TEST_LOGIN": login}):
+            if login == "shared":
+                together.wait()
+            seen.append((login, os.environ["TEST_LOGIN"]))
+
+    threads = [threading.Thread(target=use, args=(login,)) for login in ("shared", "other", "shared", "third")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(seen) == [(login, login) for login in ("other", "shared", "shared", "third")]
+    assert "TEST_LOGIN" not in os.environ
