@@ -157,10 +157,12 @@ class TaskLogRecord:
 class RecordedTrigger(TrainingJobTrigger):
     """The trigger, with a log that can be read."""
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.record = TaskLogRecord()
+
     @property
     def log(self) -> Any:
-        if not hasattr(self, "record"):
-            self.record = TaskLogRecord()
         return self.record
 
 

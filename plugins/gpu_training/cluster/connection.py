@@ -54,6 +54,24 @@ class Reply:
     warnings: tuple[str, ...] = field(default=())
 
 
+@dataclass(slots=True)
+class _Session:
+    """A client with the credentials as they were when it was made.
+
+    :param users: requests that go on with it.
+    :param retired: whether its credentials were refused; it is closed once nobody uses it any more.
+    """
+
+    client: Any
+    stack: AsyncExitStack
+    users: int = 0
+    retired: bool = False
+
+    async def close_if_unused(self) -> None:
+        if self.retired and self.users == 0:
+            await self.stack.aclose()
+
+
 class Cluster:
     """An open connection. Belongs to the event loop that opened it.
 
@@ -62,8 +80,8 @@ class Cluster:
 
     def __init__(self, address: ClusterAddress) -> None:
         self.address = address
-        self._client: Any = None
-        self._stack = AsyncExitStack()
+        self._session: _Session | None = None
+        self._host = ""
         self._opening = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -74,14 +92,14 @@ class Cluster:
 
     async def close(self) -> None:
         """Close every connection; streams that are open end."""
-        self._client = None
-        await self._stack.aclose()
+        if self._session is not None:
+            await self._session.stack.aclose()
+            self._session = None
 
     @property
     def where(self) -> str:
         """Name connection and host, for messages."""
-        host = f" ({self._client.configuration.host})" if self._client is not None else ""
-        return f"connection {self.address.conn_id!r}{host}"
+        return f"connection {self.address.conn_id!r}{self._host}"
 
     async def request(
         self,
@@ -143,42 +161,48 @@ class Cluster:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             for last in (False, True):
-                client = await self._open()
-                response = await client.call_api(
-                    path,
-                    method,
-                    query_params=list((query or {}).items()),
-                    header_params={"Accept": JSON, "Content-Type": content_type},
-                    body=body,
-                    auth_settings=["BearerToken"],
-                    _preload_content=False,
-                    _request_timeout=timeout,
-                )
-                if response.status != 401 or last:
-                    break
-                response.release()
-                await self._forget(client)
-            async with response:
-                if response.status >= 300:
-                    raise error_of(response.status, await response.read(), doing=doing, where=self.where)
-                yield response
+                session = await self._open()
+                session.users += 1
+                try:
+                    response = await session.client.call_api(
+                        path,
+                        method,
+                        query_params=list((query or {}).items()),
+                        header_params={"Accept": JSON, "Content-Type": content_type},
+                        body=body,
+                        auth_settings=["BearerToken"],
+                        _preload_content=False,
+                        _request_timeout=timeout,
+                    )
+                    async with response:
+                        if response.status == 401:
+                            self._forget(session)
+                            if not last:
+                                continue
+                        if response.status >= 300:
+                            raise error_of(response.status, await response.read(), doing=doing, where=self.where)
+                        yield response
+                        return
+                finally:
+                    session.users -= 1
+                    await session.close_if_unused()
         except _BROKEN as exc:
             raise error_from(exc, doing=doing, where=self.where) from exc
 
-    async def _forget(self, client: Any) -> None:
-        """Close a client whose credentials were refused, unless another request has done so by now."""
-        async with self._opening:
-            if self._client is client:
-                self._client = None
-                await self._stack.aclose()
+    def _forget(self, session: _Session) -> None:
+        """Have the next request read the credentials again; what others ask meanwhile with the old ones may end."""
+        session.retired = True
+        if self._session is session:
+            self._session = None
 
-    async def _open(self) -> Any:
+    async def _open(self) -> _Session:
         async with self._opening:
-            if self._client is None:
-                self._client = await self._load()
-            return self._client
+            if self._session is None:
+                self._session = await self._load()
+                self._host = f" ({self._session.client.configuration.host})"
+            return self._session
 
-    async def _load(self) -> Any:
+    async def _load(self) -> _Session:
         from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
         from airflow.sdk.exceptions import AirflowException
         from kubernetes_asyncio.config import ConfigException
@@ -192,7 +216,8 @@ class Cluster:
                 in_cluster=self.address.in_cluster,
                 cluster_context=self.address.cluster_context,
             )
-            return await self._stack.enter_async_context(hook.get_conn())
+            stack = AsyncExitStack()
+            return _Session(client=await stack.enter_async_context(hook.get_conn()), stack=stack)
         except (AirflowException, ConfigException, ValueError, OSError) as exc:
             raise ConfigurationError(
                 "kubernetes_conn_id",

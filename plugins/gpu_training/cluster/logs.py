@@ -102,6 +102,10 @@ class Position:
         self._count = 0
         self._skip = 0
 
+    @property
+    def is_at_start(self) -> bool:
+        return self._moment is None
+
     def resume(self) -> str | None:
         """Begin to skip what was read; gives the `sinceTime` to ask for."""
         self._skip = self._count
@@ -143,18 +147,27 @@ class LogFollower:
         self._log = log
         self._followers: dict[tuple[str, str], _Follower] = {}
 
-    def update(self, pods: Mapping[str, Mapping[str, Any]]) -> None:
-        """Follow what is new in these pods (documents by UID), and learn what has ended."""
+    def update(self, pods: Mapping[str, Mapping[str, Any]], gone_pods: Mapping[str, Mapping[str, Any]]) -> None:
+        """Follow what is new in these pods (documents by UID), and learn what has ended.
+
+        :param gone_pods: pods that the API server no longer has, as they were last seen.
+        """
         for document in pods.values():
-            pod = observe_pod(document)
-            for container in (*pod.init_containers, *pod.containers):
-                if container.started_at is None:
-                    continue
-                follower = self._followers.get((pod.uid, container.name))
-                if follower is None:
-                    follower = self._followers[pod.uid, container.name] = self._start(pod, container.name)
-                if container.state is ContainerState.TERMINATED:
+            self._look_at(observe_pod(document))
+        for uid in gone_pods:
+            for (pod, _), follower in self._followers.items():
+                if pod == uid:
                     follower.ended.set()
+
+    def _look_at(self, pod: PodObservation) -> None:
+        for container in (*pod.init_containers, *pod.containers):
+            if container.started_at is None:
+                continue
+            follower = self._followers.get((pod.uid, container.name))
+            if follower is None:
+                follower = self._followers[pod.uid, container.name] = self._start(pod, container.name)
+            if container.state is ContainerState.TERMINATED:
+                follower.ended.set()
 
     def _start(self, pod: PodObservation, container: str) -> _Follower:
         ended = asyncio.Event()
@@ -189,7 +202,9 @@ class LogFollower:
                     return
             except GpuTrainingError as error:
                 if isinstance(error, ClusterRejected) and not _may_come(error):
-                    self._log.warning("the log of pod %s, container %s can not be read: %s", pod, container, error)
+                    # A pod that is gone was read to its end, if it was read at all.
+                    if error.status != 404 or position.is_at_start:
+                        self._log.warning("the log of pod %s, container %s can not be read: %s", pod, container, error)
                     return
                 self._log.debug("the log of pod %s, container %s broke: %s", pod, container, error)
             with suppress(TimeoutError):

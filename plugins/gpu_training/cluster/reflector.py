@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 from collections.abc import Callable
 from time import monotonic
@@ -15,6 +16,8 @@ from typing import Final
 from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.jobs import list_pages
 from gpu_training.core.errors import ClusterError, ClusterUnavailable, GpuTrainingError
+
+log = logging.getLogger(__name__)
 
 WATCH_S: Final = 60
 """Length of one watch request. Short, so that a connection that died silently is noticed; the next one goes on from
@@ -80,7 +83,9 @@ class Reflector:
                 faults = 0 if monotonic() - started > 1 else faults + 1
             except Expired:
                 self._version = ""
-            except GpuTrainingError as error:
+            except Exception as error:  # of whatever kind: nobody would notice that this loop had ended
+                if not isinstance(error, GpuTrainingError):
+                    log.exception("the watch of %s broke in a way that is not foreseen", self._path)
                 faults += 1
                 self._trouble(str(error))
                 # Where even a second watch from the same version breaks, a list still tells the state.

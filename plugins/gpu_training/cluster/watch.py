@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
@@ -52,7 +52,15 @@ class Subscription:
         self._news.clear()
 
     def notify(self) -> None:
+        """Wake the subscriber."""
         self._news.set()
+
+    def refresh(self, pods: Iterable[Document]) -> None:
+        """Take the pods of a fresh list for all that there are now."""
+        fresh = {pod["metadata"]["uid"]: slim(pod) for pod in pods}
+        for uid in self.pods.keys() - fresh.keys():
+            self.gone_pods[uid] = self.pods.pop(uid)
+        self.pods.update(fresh)
 
 
 class SharedWatch:

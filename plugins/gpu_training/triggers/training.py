@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from gpu_training.core.decide import Outcome, Policy, decide
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
+from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
 from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
 from gpu_training.core.naming import TaskTry
 from gpu_training.core.observation import Observation
+from gpu_training.core.phase import Wait
 from gpu_training.task_state import close_run, has_ended, task_state
 from gpu_training.triggers.voice import Voice
 
 if TYPE_CHECKING:
+    from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.logs import LogFollower
     from gpu_training.cluster.watch import Subscription
 
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
-
-
+_CONFIRM_EVERY_S: Final = 1.0
 _KILL_TRIES: Final = 3
 
 
@@ -104,8 +106,9 @@ class TrainingJobTrigger(BaseTrigger):
         ):
             follower = LogFollower(cluster, reference.namespace, voice.line, self.log) if self.get_logs else None
             try:
-                observation, outcome = await self._until_ended(subscription, follower, voice)
+                observation, outcome = await self._until_ended(subscription, cluster, follower, voice)
                 if follower is not None:
+                    follower.update(subscription.pods, subscription.gone_pods)
                     await follower.drain(DRAIN_S)
             finally:
                 if follower is not None:
@@ -116,19 +119,37 @@ class TrainingJobTrigger(BaseTrigger):
         )
 
     async def _until_ended(
-        self, subscription: Subscription, follower: LogFollower | None, voice: Voice
+        self, subscription: Subscription, cluster: Cluster, follower: LogFollower | None, voice: Voice
     ) -> tuple[Observation, Outcome]:
         policy = Policy(result_required=self.result_required)
         while True:
             voice.trouble(subscription.trouble)
             if follower is not None:
-                follower.update(subscription.pods)
-            observation = subscription.observe()
-            decision = decide(observation, policy, time.time())
-            if isinstance(decision, Outcome):
-                return observation, decision
-            voice.phase(decision)
-            await subscription.changed()
+                follower.update(subscription.pods, subscription.gone_pods)
+            decision = decide(subscription.observe(), policy, time.time())
+            if isinstance(decision, Wait):
+                voice.phase(decision)
+                await subscription.changed()
+            elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all(subscription, cluster):
+                observation = subscription.observe()
+                decision = decide(observation, policy, time.time())
+                if isinstance(decision, Outcome):
+                    return observation, decision
+
+    async def _has_seen_all(self, subscription: Subscription, cluster: Cluster) -> bool:
+        """Read the pods once more before a training is called failed: Jobs and pods are watched apart, and what a pod
+        left may still be on its way when its Job's end is known."""
+        from gpu_training.cluster.jobs import list_pods
+
+        try:
+            subscription.refresh(await list_pods(cluster, subscription.job))
+        except ClusterUnavailable as error:
+            self.log.debug("not deciding yet: %s", error)
+            await subscription.changed(_CONFIRM_EVERY_S)
+            return False
+        except GpuTrainingError as error:
+            self.log.warning("deciding by what was seen: %s", error)
+        return True
 
     async def on_kill(self) -> None:
         """Delete the Job if the task instance has ended by a person's hand, and this try still is its owner.
