@@ -23,7 +23,9 @@ TIERS = ("core", "trainer", "unit", "dags", "cluster", "stack")
 def tier_of(item: pytest.Item) -> str:
     found = [tier for tier in TIERS if item.get_closest_marker(tier) is not None]
     if len(found) != 1:
-        raise pytest.UsageError(f"{item.nodeid}: exactly one of the markers {', '.join(TIERS)} is expected, not {found}")
+        raise pytest.UsageError(
+            f"{item.nodeid}: exactly one of the markers {', '.join(TIERS)} is expected, not {found}"
+        )
     return found[0]
 
 

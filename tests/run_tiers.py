@@ -84,7 +84,9 @@ def main() -> int:
                 continue
             failed |= ran == 0
             said = f"{ran} ran, {int(count.get('failed', 0))} failed, {int(count.get('skipped', 0))} skipped"
-            lines.append(f"{tier:<8} {said}, {count.get('seconds', 0)} s of {elapsed:.0f} s" if ran else f"{tier:<8} RAN NO TEST")
+            lines.append(
+                f"{tier:<8} {said}, {count.get('seconds', 0)} s of {elapsed:.0f} s" if ran else f"{tier:<8} RAN NO TEST"
+            )
     print("\n".join(["", *lines, "", f"tests: {passed} passed, {failures} failed"]))
     return 1 if failed else 0
 
