@@ -7,8 +7,10 @@ import json
 import sys
 from pathlib import Path
 
+from sandbox.binaries import KUBERNETES
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
+from sandbox.lifecycle import SHORT, USUAL
 
 
 def main() -> int:
@@ -20,6 +22,8 @@ def main() -> int:
     up = commands.add_parser("up", parents=[common], help="start it, or say where it runs")
     up.add_argument("--nodes", type=int, default=1, metavar="N", help="GPU nodes, gpu-1 to gpu-N (%(default)s)")
     up.add_argument("--gpus", type=int, default=1, metavar="N", help="GPUs that each of them counts (%(default)s)")
+    up.add_argument("--kubernetes", metavar="X.Y", help=f"minor version, else $K8S_VERSION; {', '.join(KUBERNETES)}")
+    up.add_argument("--short", action="store_true", help="notice lost nodes in seconds, not in minutes")
     commands.add_parser("down", parents=[common], help="end it and remove all of it")
     status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
     status.add_argument("--json", action="store_true", help="as one JSON object")
@@ -33,7 +37,8 @@ def main() -> int:
 
 def _up(arguments: argparse.Namespace) -> int:
     nodes = [NodeRequest(name=f"gpu-{number}", gpus=arguments.gpus) for number in range(1, arguments.nodes + 1)]
-    sandbox = Sandbox.up(arguments.state, nodes=nodes)
+    lifecycle = SHORT if arguments.short else USUAL
+    sandbox = Sandbox.up(arguments.state, nodes=nodes, lifecycle=lifecycle, kubernetes=arguments.kubernetes)
     print(sandbox.status().describe())
     print(f"export KUBECONFIG={sandbox.kubeconfig}")
     return 0

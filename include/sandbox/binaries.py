@@ -72,23 +72,49 @@ class Source:
         return f"{self.name}-{self.version}-linux-{architecture()}-{content.hexdigest()[:12]}"
 
 
+VERSION_VARIABLE = "K8S_VERSION"
+DEFAULT_VERSION = "1.37"
+OTHER_VERSIONS = ("1.34",)
+
 ETCD = Source(
     name="etcd",
     folder=SOURCES / "etcd",
     module="go.etcd.io/etcd/server/v3",
     programs=(("etcd", "go.etcd.io/etcd/server/v3"),),
 )
-KUBERNETES = Source(
-    name="kubernetes",
-    folder=SOURCES / "kubernetes",
-    module="k8s.io/kubernetes",
-    programs=tuple(
-        (name, f"k8s.io/kubernetes/cmd/{name}")
-        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-    ),
-    version_variable="k8s.io/component-base/version",
-)
-CONTROL_PLANE = (ETCD, KUBERNETES)
+
+
+def _kubernetes(folder: str) -> Source:
+    return Source(
+        name="kubernetes",
+        folder=SOURCES / folder,
+        module="k8s.io/kubernetes",
+        programs=tuple(
+            (name, f"k8s.io/kubernetes/cmd/{name}")
+            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+        ),
+        version_variable="k8s.io/component-base/version",
+    )
+
+
+KUBERNETES = {
+    DEFAULT_VERSION: _kubernetes("kubernetes"),
+    **{version: _kubernetes(f"kubernetes-{version}") for version in OTHER_VERSIONS},
+}
+"""The Kubernetes that can be had, by minor version; another one is a folder with its own go.mod."""
+
+CONTROL_PLANE = (ETCD, KUBERNETES[DEFAULT_VERSION])
+
+
+def control_plane(version: str) -> tuple[Source, ...]:
+    """Give the programs of a cluster of a minor version of Kubernetes, such as `1.34`.
+
+    :raises SandboxError: that version is not pinned here.
+    """
+    if version not in KUBERNETES:
+        known = ", ".join(KUBERNETES)
+        raise SandboxError(f"Kubernetes {version!r} ({VERSION_VARIABLE}) is not pinned here; known are {known}")
+    return (ETCD, KUBERNETES[version])
 
 
 def architecture() -> str:

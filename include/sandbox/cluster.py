@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from sandbox import manifests
 from sandbox.api import Api
-from sandbox.binaries import CONTROL_PLANE, find_binaries
+from sandbox.binaries import control_plane, find_binaries
 from sandbox.control_plane import HOST, Credentials, certificate_user, kubeconfig, write_secret_json
 from sandbox.errors import SandboxError
+from sandbox.lifecycle import USUAL, NodeLifecycle
 from sandbox.locks import one_at_a_time
 from sandbox.nodes import KINDS, NodeRequest, Site
+from sandbox.plan import Plan, choose_version
 from sandbox.progress import Display
 from sandbox.startup import PROGRAMS, check_processes, start_control_plane
 from sandbox.state import (
@@ -54,7 +57,8 @@ class Sandbox:
         self._record = record
         credentials = Credentials(folder / "certificates")
         self.api = Api(record.api_url, credentials.cluster.certificate, credentials.pair("admin"))
-        self._site = Site(folder=folder, api_url=record.api_url, credentials=credentials)
+        times = NodeLifecycle(**record.lifecycle)
+        self._site = Site(folder=folder, api_url=record.api_url, credentials=credentials, lifecycle=times)
 
     @classmethod
     def up(
@@ -62,6 +66,8 @@ class Sandbox:
         folder: Path = DEFAULT_FOLDER,
         *,
         nodes: Sequence[NodeRequest] = (NodeRequest(),),
+        lifecycle: NodeLifecycle = USUAL,
+        kubernetes: str | None = None,
         owner_pid: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> Sandbox:
@@ -70,28 +76,32 @@ class Sandbox:
         Up means: the API server serves, the controllers are at work, `include/manifests` are applied. What a killed
         sandbox left in the folder is ended first. On failure nothing is left running, and the logs stay in the folder.
 
+        :param lifecycle: how fast lost nodes are noticed, in a cluster started here; default: as Kubernetes has it.
+        :param kubernetes: minor version, `1.34`; None: `$K8S_VERSION`, else a running cluster's own, else the newest.
         :param owner_pid: a cluster started here ends when this process does, in whatever way; None: it runs until
             `down`.
         :param progress: told `subject: state` texts; None: they are shown on standard error.
         :raises SandboxError: it can not be had; the message says why, with the end of the log of what failed.
         """
+        folder = folder.resolve()
+        check_folder(folder)
+        running = cls.attach(folder)
+        version = choose_version(kubernetes, running._record.versions["kubernetes"] if running else None, folder)
+        plan = Plan(nodes=nodes, lifecycle=lifecycle, sources=control_plane(version))
         with closing(Display()) as display:
-            return cls._up(folder.resolve(), nodes, owner_pid, progress or display)
+            return cls._up(folder, plan, owner_pid, progress or display)
 
     @classmethod
-    def _up(
-        cls, folder: Path, nodes: Sequence[NodeRequest], owner_pid: int | None, progress: Callable[[str], None]
-    ) -> Sandbox:
-        check_folder(folder)
-        binaries = find_binaries(progress)
+    def _up(cls, folder: Path, plan: Plan, owner_pid: int | None, progress: Callable[[str], None]) -> Sandbox:
+        binaries = find_binaries(progress, sources=plan.sources)
         started = time.monotonic()
         with one_at_a_time(folder / "up", progress):
             running = cls.attach(folder)
             if running is not None and running.api.is_ready():
-                for node in nodes:
+                for node in plan.nodes:
                     running.add_node(node)
                 return running
-            fresh = cls._start(folder, binaries, owner_pid, nodes, progress)
+            fresh = cls._start(folder, binaries, owner_pid, plan, progress)
         progress(f"sandbox: up in {time.monotonic() - started:.1f} s")
         return fresh
 
@@ -101,7 +111,7 @@ class Sandbox:
         folder: Path,
         binaries: Mapping[str, Path],
         owner_pid: int | None,
-        nodes: Sequence[NodeRequest],
+        plan: Plan,
         progress: Callable[[str], None],
     ) -> Sandbox:
         if ended := _end(folder):
@@ -111,15 +121,16 @@ class Sandbox:
         supervisor = Supervisor.start(folder, owner_pid=owner_pid)
         try:
             progress("sandbox: starting the control plane")
-            ports = start_control_plane(folder, binaries, supervisor, credentials)
+            ports = start_control_plane(folder, binaries, supervisor, credentials, lifecycle=plan.lifecycle)
             record = ClusterRecord(
                 api_url=f"https://{HOST}:{ports.api}",
                 ports={"api": ports.api, "etcd": ports.etcd},
-                versions={source.name: source.version for source in CONTROL_PLANE},
+                versions=plan.versions,
                 started=time.time(),
+                lifecycle=asdict(plan.lifecycle),
             )
             sandbox = cls(folder, supervisor, record)
-            sandbox._settle(nodes, progress)
+            sandbox._settle(plan.nodes, progress)
             record.write(folder)
         except BaseException:
             supervisor.shutdown()

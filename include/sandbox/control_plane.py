@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.certificates import Authority, KeyPair, create_signing_key
+from sandbox.lifecycle import NodeLifecycle
 from sandbox.supervisor import ProcessSpec
 
 HOST = "127.0.0.1"
@@ -122,7 +123,9 @@ def write_secret_json(path: Path, document: Mapping[str, Any]) -> Path:
     return path
 
 
-def processes(folder: Path, binaries: Mapping[str, Path], ports: Ports, credentials: Credentials) -> list[ProcessSpec]:
+def processes(
+    folder: Path, binaries: Mapping[str, Path], ports: Ports, credentials: Credentials, lifecycle: NodeLifecycle
+) -> list[ProcessSpec]:
     """Give the control plane's processes; they wait for one another, so all may be started at once.
 
     Their kubeconfigs are written on the way.
@@ -145,8 +148,14 @@ def processes(folder: Path, binaries: Mapping[str, Path], ports: Ports, credenti
 
     return [
         spec("etcd", _etcd_flags(folder, ports, credentials)),
-        spec("kube-apiserver", _api_server_flags(ports, credentials)),
-        spec("kube-controller-manager", _controller_manager_flags(config("controller-manager"), credentials)),
+        spec("kube-apiserver", [*_api_server_flags(ports, credentials), *lifecycle.api_server_flags()]),
+        spec(
+            "kube-controller-manager",
+            [
+                *_controller_manager_flags(config("controller-manager"), credentials),
+                *lifecycle.controller_manager_flags(),
+            ],
+        ),
         spec("kube-scheduler", [f"--kubeconfig={config('scheduler')}", *_CLIENT_FLAGS]),
     ]
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sandbox.control_plane import HOST, Credentials
 from sandbox.errors import SandboxError
+from sandbox.lifecycle import NodeLifecycle
 from sandbox.supervisor import ProcessSpec
 
 GPU_LABELS = {"workload": "gpu-training"}
@@ -62,6 +63,7 @@ class Site:
     folder: Path
     api_url: str
     credentials: Credentials
+    lifecycle: NodeLifecycle = field(default_factory=NodeLifecycle)
 
     def node_folder(self, name: str) -> Path:
         """Give the folder of one node."""
@@ -135,6 +137,8 @@ class ProcessNode:
             "labels": dict(request.labels),
             "taints": list(request.taints),
             "images": str(request.images),
+            "lease_seconds": site.lifecycle.lease_s,
+            "status_seconds": site.lifecycle.status_s,
         }
 
 

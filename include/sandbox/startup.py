@@ -9,6 +9,7 @@ from pathlib import Path
 from sandbox.api import Api
 from sandbox.control_plane import HOST, Credentials, Ports, processes
 from sandbox.errors import SandboxError
+from sandbox.lifecycle import USUAL, NodeLifecycle
 from sandbox.supervisor import Supervisor
 from sandbox.waiting import wait_for
 
@@ -32,6 +33,7 @@ def start_control_plane(
     supervisor: Supervisor,
     credentials: Credentials,
     *,
+    lifecycle: NodeLifecycle = USUAL,
     find_ports: Callable[[], Ports] = Ports.free,
 ) -> Ports:
     """Start etcd and the control plane; returns when the API server says that it is ready.
@@ -40,7 +42,7 @@ def start_control_plane(
     """
     for attempt in range(PORT_TRIES):
         ports = find_ports()
-        specs = processes(folder, binaries, ports, credentials)
+        specs = processes(folder, binaries, ports, credentials, lifecycle)
         for spec in specs:
             supervisor.run(spec)
         api = Api(f"https://{HOST}:{ports.api}", credentials.cluster.certificate, credentials.pair("admin"))

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import stat
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sandbox.errors import SandboxError
@@ -37,18 +37,19 @@ class ClusterRecord:
     """A cluster that came up.
 
     :param started: seconds since the epoch.
+    :param lifecycle: the fields of its :class:`sandbox.lifecycle.NodeLifecycle`.
     """
 
     api_url: str
     ports: dict[str, int]
     versions: dict[str, str]
     started: float
+    lifecycle: dict[str, int] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write it in one step, so that a reader sees a whole cluster or none."""
         draft = folder / f"{CLUSTER_NAME}.new"
-        fields = {"api_url": self.api_url, "ports": self.ports, "versions": self.versions, "started": self.started}
-        draft.write_text(json.dumps(fields, indent=2))
+        draft.write_text(json.dumps(asdict(self), indent=2))
         draft.replace(folder / CLUSTER_NAME)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import platform
+import re
 import socket
 import ssl
 import stat
@@ -16,6 +17,8 @@ from sandbox import binaries, manifests
 from sandbox.certificates import Authority, KeyPair
 from sandbox.control_plane import Credentials, kubeconfig, write_secret_json
 from sandbox.errors import SandboxError
+from sandbox.lifecycle import NodeLifecycle
+from sandbox.plan import choose_version
 from sandbox.progress import QUIET_S, Display, format_duration
 from sandbox.state import check_folder, remove_entries
 from sandbox.waiting import DeadlineError, wait_for
@@ -128,8 +131,60 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
 
 
 def test_versions_are_those_that_go_mod_pins() -> None:
-    assert [binaries.ETCD.version, binaries.KUBERNETES.version] == ["v3.7.3", "v1.37.2"]
-    assert "version.gitVersion=v1.37.2" in binaries.KUBERNETES.linker_flags
+    versions = {minor: source.version for minor, source in binaries.KUBERNETES.items()}
+    assert binaries.ETCD.version == "v3.7.3"
+    assert versions == {"1.37": "v1.37.2", "1.34": "v1.34.4"}
+    assert "version.gitVersion=v1.37.2" in binaries.KUBERNETES["1.37"].linker_flags
+
+
+@pytest.mark.parametrize("minor", binaries.KUBERNETES)
+def test_a_version_is_of_one_piece(minor: str) -> None:
+    source = binaries.KUBERNETES[minor]
+    replaced = re.findall(r"^\tk8s\.io/\S+ => k8s\.io/\S+ v0\.(\S+)$", (source.folder / "go.mod").read_text(), re.M)
+    assert len(replaced) > 30
+    assert {f"v1.{version}" for version in replaced} == {source.version}
+    assert source.version.startswith(f"v{minor}.")
+
+
+@pytest.mark.parametrize(
+    ("asked", "variable", "running", "version"),
+    [
+        (None, None, None, "1.37"),
+        (None, None, "v1.34.4", "1.34"),
+        (None, "1.34", None, "1.34"),
+        ("1.37", "1.34", None, "1.37"),
+        ("1.34", None, "v1.34.4", "1.34"),
+    ],
+)
+def test_the_version_asked_for_wins_then_the_running_one_then_the_newest(
+    monkeypatch: pytest.MonkeyPatch, asked: str | None, variable: str | None, running: str | None, version: str
+) -> None:
+    monkeypatch.delenv(binaries.VERSION_VARIABLE, raising=False)
+    if variable:
+        monkeypatch.setenv(binaries.VERSION_VARIABLE, variable)
+    assert choose_version(asked, running, Path("state")) == version
+
+
+def test_another_version_than_the_running_one_and_an_unknown_one_are_refused() -> None:
+    with pytest.raises(SandboxError, match=r"Kubernetes 1\.34 is asked for and state runs v1\.37\.2: end it"):
+        choose_version("1.34", "v1.37.2", Path("state"))
+    with pytest.raises(
+        SandboxError, match=r"Kubernetes '1\.9' \(K8S_VERSION\) is not pinned here; known are 1\.37, 1\.34"
+    ):
+        binaries.control_plane("1.9")
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ({"lease_s": 0}, "lease_s is 0: give a whole number of seconds from 1 up"),
+        ({"toleration_s": 0.5}, "toleration_s is 0.5"),
+        ({"monitor_grace_s": 10}, "a node renews its lease of 40 s every 10 s, so give more than that"),
+    ],
+)
+def test_times_that_can_not_be_are_refused(times: dict[str, int], message: str) -> None:
+    with pytest.raises(SandboxError, match=message):
+        NodeLifecycle(**times)
 
 
 def test_manifests_move_to_another_namespace_but_their_subjects_stay() -> None:

@@ -52,6 +52,7 @@ class AgentConfig:
     :param address: where the node's server listens, and the Node's InternalIP.
     :param port: port of the node's server; 0 takes a free one, written to `<root>/ready.json`.
     :param lease_seconds: how long the node lease lasts; it is renewed four times in that time.
+    :param status_seconds: how often the agent looks whether the Node still says what it should.
     """
 
     node_name: str
@@ -73,11 +74,12 @@ class AgentConfig:
     address: str = "127.0.0.1"
     port: int = 0
     lease_seconds: int = 40
+    status_seconds: int = 10
 
     def __post_init__(self) -> None:
         if not self.node_name:
             raise AgentConfigError("node_name is empty; give the Node's name")
-        for name, lowest in (("gpus", 0), ("pods", 1), ("port", 0), ("lease_seconds", 1)):
+        for name, lowest in (("gpus", 0), ("pods", 1), ("port", 0), ("lease_seconds", 1), ("status_seconds", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < lowest:
                 raise AgentConfigError(f"{name} is {value!r}; a whole number from {lowest} up is needed")

@@ -27,9 +27,6 @@ Document = Mapping[str, Any]
 GPU = "nvidia.com/gpu"
 LEASE_NAMESPACE = "kube-node-lease"
 
-STATUS_S = 10.0
-"""How often the agent looks whether the Node still says what it should."""
-
 REPORT_S = 300.0
 """How often the status is written though nothing changed."""
 
@@ -197,7 +194,8 @@ class NodeKeeper:
     async def run(self) -> None:
         """Renew lease and status until cancelled."""
         await asyncio.gather(
-            self._repeat(self._renew_lease, self._config.lease_seconds / 4), self._repeat(self.refresh, STATUS_S)
+            self._repeat(self._renew_lease, self._config.lease_seconds / 4),
+            self._repeat(self.refresh, self._config.status_seconds),
         )
 
     async def _repeat(self, action: Any, seconds: float) -> None:
