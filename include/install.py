@@ -1,6 +1,7 @@
 """Make the project's virtual environments from the pinned requirements; standard library only.
 
-`python3 include/install.py` installs, `--lock` pins anew, `--wheel` builds the package. uv is used from PATH, else installed into `.uv` of the checkout.
+`python3 include/install.py` installs, `--lock` pins anew, `--wheel` builds the package. uv is
+used from PATH, else installed into `.uv` of the checkout.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def install(uv: str) -> None:
 def lock(uv: str) -> None:
     targets = [(environment.lock, environment.sources) for environment in ENVIRONMENTS] + list(LOCK_ONLY)
     for target, sources in targets:
-        compile_command = [uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--python-version", "3.11"]
+        compile_command = [uv, "pip", "compile", "--quiet", "--universal", "--generate-hashes", "--python-version=3.11"]
         header = ["--custom-compile-command", "make lock", "--no-emit-index-url", "--no-emit-find-links"]
         subprocess.run([*compile_command, *header, *sources, "--output-file", target], check=True, cwd=ROOT)
         print(target, flush=True)
@@ -87,7 +88,8 @@ def lock(uv: str) -> None:
 
 def wheel(uv: str) -> None:
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", "build/dist", "."], check=True, cwd=ROOT)
-    print(*sorted(str(path.relative_to(ROOT)) for path in (ROOT / "build" / "dist").glob("*.whl")), sep="\n", flush=True)
+    for path in sorted((ROOT / "build" / "dist").glob("*.whl")):
+        print(path.relative_to(ROOT), flush=True)
 
 
 def main() -> int:
@@ -98,7 +100,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if sys.version_info < PYTHON_FLOOR:
         wanted, found = ".".join(map(str, PYTHON_FLOOR)), sys.version.split()[0]
-        print(f"Python {wanted} or newer is needed, this is {found}: run make PYTHON=python3.12 install", file=sys.stderr)
+        print(
+            f"Python {wanted} or newer is needed, this is {found}: run make PYTHON=python3.12 install", file=sys.stderr
+        )
         return 2
     (arguments.action or install)(find_uv())
     return 0

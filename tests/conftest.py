@@ -1,4 +1,4 @@
-"""Tiers: every test belongs to exactly one, they run from cheap to dear, and what ran is written down for `make test`."""
+"""Tiers: every test belongs to exactly one, they run from cheap to dear, and what ran is written for `make test`."""
 
 from __future__ import annotations
 
