@@ -67,7 +67,7 @@ def test_a_form_left_alone_is_the_nightly_run_s_work(model: str) -> None:
     [
         ({"rounds": 200}, {"rounds": 200.0}),
         ({"learning_rate": 1}, {"learning_rate": 1.0}),
-        ({"learning_rate": 0.1}, {}),
+        ({"learning_rate": 0.05}, {}),
         ({"gpus": 2}, {"gpus": 1}),
         ({"deadline_seconds": 60}, {"deadline_seconds": 600}),
         ({"image": "xgboost-trainer:0.1.0"}, {"image": None}),
