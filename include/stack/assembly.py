@@ -66,7 +66,7 @@ class Assembly:
             sandbox.api.apply(secret)
 
     def _run_object_store(self) -> None:
-        with self._steps.step("object store"):
+        with self._steps.step("object_store"):
             object_store.start(self.host, self.record.store, self._home)
         with self._steps.step("data"):
             object_store.publish_flights(self.host, self.record.store, self._home, weeks=WEEKS)

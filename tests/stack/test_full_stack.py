@@ -101,7 +101,7 @@ def test_the_demo_registers_a_model_version_and_leaves_nothing(tmp_path: Path) -
     assert outcome["metrics"]["rmse"] > 0
     assert outcome["airflow_url"].startswith("http://127.0.0.1:")
     assert outcome["mlflow_url"].startswith("http://127.0.0.1:")
-    steps = {"sandbox", "object store", "data", "mlflow", "database", "airflow", "dag", "stop", "total"}
+    steps = {"sandbox", "object_store", "data", "mlflow", "database", "airflow", "dag", "stop", "total"}
     assert steps | {"resolve", "train", "register", "clean_up"} <= outcome["seconds"].keys()
     assert any("train: progress 100% step 20/20" in line for line in said)
 
