@@ -36,6 +36,7 @@ def start(host: Host, server: MlflowServer, store: ObjectStore, home: Path) -> N
         **base_environment(home),
         **store.environment,
         "AWS_DEFAULT_REGION": REGION,
+        "TMPDIR": str(home),  # it leaves the lock of its tables' making there
         "MLFLOW_SERVER_ALLOWED_HOSTS": f"127.0.0.1:{server.port},localhost:{server.port}",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import signal
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from sandbox.process_spec import STATE_VARIABLE
 from sandbox.processes import descendants, has_variables, snapshot
 from sandbox.supervisor import Supervisor
+from stack import database
 from stack.checkout import ROOT, airflow_python
 from stack.lifecycle import Stack
 
@@ -135,8 +135,9 @@ def test_killed_in_the_middle_the_demo_leaves_nothing_and_the_next_one_begins_an
     with demo(state, "--model", "no-such-model") as process:
         read_until(process, "database: done")
         family = family_of(state)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
     assert_all_ended(state, family)
+    database.remove(state)
 
 
 def test_a_folder_with_other_things_in_it_is_not_touched(tmp_path: Path) -> None:
