@@ -22,6 +22,7 @@ ENTRIES = (
     "etcd",
     "logs",
     "nodes",
+    "proxy",
     CLUSTER_NAME,
     KUBECONFIG_NAME,
     OPERATOR_KUBECONFIG_NAME,
