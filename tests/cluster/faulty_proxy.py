@@ -27,6 +27,7 @@ class FaultyProxy:
 
     :ivar fault: asked for every request.
     :ivar stream_limit: bytes after which a watch or a followed log is cut; None for no limit.
+    :ivar lose_answers: how many answers to a POST are still to be dropped after the API server has obeyed.
     :ivar requests: `METHOD target` of every request so far.
     """
 
@@ -37,6 +38,7 @@ class FaultyProxy:
         self._tls = ssl.create_default_context(cadata=_authority(cluster))
         self.fault: Fault = lambda method, target: None
         self.stream_limit: int | None = None
+        self.lose_answers = 0
         self.requests: list[str] = []
         self._streams: set[socket.socket] = set()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
@@ -113,6 +115,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _copy(self, response: http.client.HTTPResponse) -> None:
         headers = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_HEADERS}
+        if self.command == "POST" and self.proxy.lose_answers:
+            self.proxy.lose_answers -= 1
+            self.close_connection = True
+            return
         if "watch=true" not in self.path and "follow=true" not in self.path:
             self._answer(response.status, headers, response.read())
             return

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, Final
 
-from kubernetes.client import ApiClient, V1Job
+from kubernetes.client import ApiClient, Configuration, V1Job, V1PodTemplateSpec
 
 from gpu_training.core.errors import ConfigurationError
 
@@ -72,28 +72,34 @@ def job_to_document(job: V1Job | Mapping[str, Any] | None) -> dict[str, Any] | N
     """Give a Job as plain JSON data, in which templates render like in any other parameter."""
     if job is None:
         return None
-    document = ApiClient().sanitize_for_serialization(job)
+    document = _client().sanitize_for_serialization(job)
     if not isinstance(document, dict):
-        raise ConfigurationError("full_job_spec", f"<{type(job).__name__}>", "a V1Job or a mapping is expected")
+        raise ConfigurationError("full_job_spec", job, "a V1Job or a mapping is expected")
     return document
 
 
 def job_from_document(document: Mapping[str, Any] | None) -> V1Job | None:
-    """Give the model that the stock operator merges.
+    """Give the model that the stock operator merges. What the API requires and the spec will give may be left out.
 
     :raises ConfigurationError: a key that a Job does not have; the model would drop it without a word.
     """
     if document is None:
         return None
-    client = ApiClient()
+    client = _client()
     try:
         job = client.deserialize(SimpleNamespace(data=json.dumps(document)), "V1Job")
     except (ValueError, TypeError, AttributeError) as exc:
-        raise ConfigurationError("full_job_spec", "<mapping>", f"is not a Job: {exc}") from exc
+        raise ConfigurationError("full_job_spec", document, f"is not a Job: {exc}") from exc
     _refuse_lost(document, client.sanitize_for_serialization(job), "full_job_spec")
     if job.spec is not None and job.spec.template is None:
-        raise ConfigurationError("full_job_spec.spec.template", None, "is required; an empty mapping will do")
+        job.spec.template = V1PodTemplateSpec(spec=None)
     return job
+
+
+def _client() -> ApiClient:
+    configuration = Configuration()
+    configuration.client_side_validation = False  # half a Job is no error before the spec was laid over it
+    return ApiClient(configuration=configuration)
 
 
 def _refuse_lost(given: Any, kept: Any, path: str) -> None:

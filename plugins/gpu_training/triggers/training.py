@@ -128,8 +128,7 @@ class TrainingJobTrigger(BaseTrigger):
                 follower.update(subscription.pods, subscription.gone_pods)
             decision = decide(subscription.observe(), policy, time.time())
             if isinstance(decision, Wait):
-                voice.phase(decision)
-                await subscription.changed()
+                await subscription.changed(voice.phase(decision))
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all(subscription, cluster):
                 observation = subscription.observe()
                 decision = decide(observation, policy, time.time())

@@ -13,7 +13,7 @@ from gpu_training.core.phase import Wait
 from gpu_training.task_log import TaskLog
 
 _PROGRESS_EVERY_S: Final = 2.0
-_DETAIL_EVERY_S: Final = 30.0
+_DETAIL_EVERY_S: Final = 5.0
 
 
 class Voice:
@@ -31,13 +31,20 @@ class Voice:
         self._progress: Progress | None = None
         self._progress_at = 0.0
 
-    def phase(self, wait: Wait) -> None:
-        """Say a phase when it changes; a change of its detail alone at most every so often."""
-        new_phase = self._said is None or self._said.phase is not wait.phase
-        if not new_phase and (wait == self._said or monotonic() - self._said_at < _DETAIL_EVERY_S):
-            return
+    def phase(self, wait: Wait) -> float | None:
+        """Say a phase when it changes, and a change of its detail alone at most every few seconds.
+
+        :returns: seconds after which to call this again for a detail that is not said yet; None when all is said.
+        """
+        if wait == self._said:
+            return None
+        if self._said is not None and self._said.phase is wait.phase:
+            early = self._said_at + _DETAIL_EVERY_S - monotonic()
+            if early > 0:
+                return early
         self._said, self._said_at = wait, monotonic()
         self._log.info("%s: %s", wait.phase, wait.detail)
+        return None
 
     def trouble(self, trouble: str | None) -> None:
         """Say once that the API server can not be asked, and once that it can again."""
