@@ -62,7 +62,7 @@ def trigger_form(model: Model) -> dict[str, Param]:
         form[parameter.name] = Param(
             parameter.default,
             description=parameter.description,
-            schema={"title": parameter.name.replace("_", " ").capitalize(), **parameter.json_schema()},
+            schema=parameter.json_schema(),
         )
     form[DRY_RUN] = Param(
         False,

@@ -61,6 +61,7 @@ class Parameter:
     :param maximum: largest value allowed, for numbers.
     :param pattern: regular expression that a text has to match, in the dialect that JSON schema and browsers share.
     :param choices: the only values allowed; empty for any.
+    :param title: the field's name in the form; made of `name` when empty.
     """
 
     name: str
@@ -72,12 +73,14 @@ class Parameter:
     maximum: float | None = None
     pattern: str | None = None
     choices: tuple[Value, ...] = ()
+    title: str = ""
 
     def json_schema(self) -> dict[str, object]:
-        """Give the JSON schema of a value, without default and description."""
+        """Give the JSON schema of a value, with its title, without default and description."""
         optional = self.default is None
         limits = {"minimum": self.minimum, "maximum": self.maximum, "pattern": self.pattern}
         schema: dict[str, object] = {key: value for key, value in limits.items() if value is not None}
+        schema["title"] = self.title or self.name.replace("_", " ").capitalize()
         schema["type"] = ["null", self.type.value] if optional else self.type.value
         if self.choices:
             schema["enum"] = [*self.choices, *([None] if optional else [])]
@@ -186,6 +189,7 @@ def _parameter(fields: Fields, name: str, training: Mapping[str, object]) -> Par
         maximum=_limit(body, "maximum"),
         pattern=_pattern(body),
         choices=_choices(body),
+        title=body.optional_text("title", limit=100) or "",
     )
     body.finish()
     for value, path in [(parameter.default, "sets"), *((choice, "enum") for choice in parameter.choices)]:

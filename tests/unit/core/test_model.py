@@ -168,9 +168,16 @@ def test_a_number_that_yaml_reads_as_text_is_told_how_to_write_it() -> None:
 def test_a_parameter_s_usual_value_is_the_training_s_own() -> None:
     rounds, image = parse_model(DOCUMENT).parameters
     assert rounds.default == 200
-    assert rounds.json_schema() == {"type": "integer", "minimum": 1, "maximum": 5000}
+    assert rounds.json_schema() == {"title": "Rounds", "type": "integer", "minimum": 1, "maximum": 5000}
     assert image.default is None
-    assert image.json_schema() == {"type": ["null", "string"], "minLength": 1}
+    assert image.json_schema() == {"title": "Image", "type": ["null", "string"], "minLength": 1}
+
+
+def test_a_parameter_s_title_is_what_the_form_shows() -> None:
+    entry = {**DOCUMENT["parameters"]["rounds"], "title": "Trees"}
+    parameters = {**DOCUMENT["parameters"], "rounds": entry}
+    rounds, _ = parse_model({**DOCUMENT, "parameters": parameters}).parameters
+    assert rounds.json_schema()["title"] == "Trees"
 
 
 def test_on_demand_opens_the_parameters_and_nothing_else() -> None:
