@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 from sandbox.cluster import Sandbox
+from sandbox.proxy import FaultyProxy
 
-from tests.cluster.faulty_proxy import FaultyProxy
 from tests.fake_mlflow import FakeMlflow
 
 
@@ -46,7 +46,6 @@ def proxy(
     sandbox: Sandbox, connected: FakeMlflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultyProxy]:
     """Set the connection `kubernetes_gpu` to lead through a proxy that can be made to fail."""
-    proxy = FaultyProxy(sandbox.operator_kubeconfig, tmp_path)
-    connect_cluster(monkeypatch, proxy.kubeconfig)
-    yield proxy
-    proxy.stop()
+    with FaultyProxy(sandbox, tmp_path) as proxy:
+        connect_cluster(monkeypatch, proxy.kubeconfig)
+        yield proxy

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from sandbox.manifests import NAMESPACE
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule, Stream
 
-from tests.cluster.faulty_proxy import FaultyProxy
 from tests.cluster.trainings import (
     RESULT,
     SUCCEED,
@@ -37,20 +36,9 @@ def log_of(script: str, **changes: object) -> tuple[str, TaskLogRecord]:
 @pytest.mark.case("C062")
 @pytest.mark.case("C069")
 def test_a_thousand_lines_arrive_once_each_though_the_stream_is_cut_again_and_again(proxy: FaultyProxy) -> None:
+    proxy.follow(Rule(action=Action.CUT, stream=Stream.LOG, after_s=0.3))
     say = "import time\nfor n in range(1, 1001): print('line', n, 'of the log'); time.sleep(0.004)"
-    ended = threading.Event()
-
-    def cut() -> None:
-        while not ended.wait(0.3):
-            proxy.cut_streams()
-
-    cutter = threading.Thread(target=cut)
-    cutter.start()
-    try:
-        kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
-    finally:
-        ended.set()
-        cutter.join()
+    kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
 
     assert kind == "succeeded"
     assert log.about(" of the log") == [f"line {n} of the log" for n in range(1, 1001)]
@@ -124,10 +112,18 @@ def test_logs_can_be_turned_off(connected: FakeMlflow) -> None:
     assert "hello" not in log.lines
 
 
+UNREADABLE = [
+    Rule(action=Action.ANSWER, status=403, path="/log"),
+    Rule(action=Action.ANSWER, status=500, path="/log"),
+    Rule(action=Action.RESET, path="/log"),
+    Rule(action=Action.STALL, path="/log"),
+]
+
+
 @pytest.mark.case("C062")
-@pytest.mark.parametrize("status", [403, 500, 0])
-def test_logs_that_can_not_be_read_do_not_fail_the_training(proxy: FaultyProxy, status: int) -> None:
-    proxy.fault = lambda method, target: status if "/log?" in target else None
+@pytest.mark.parametrize("rule", UNREADABLE, ids=["forbidden", "error", "reset", "silence"])
+def test_logs_that_can_not_be_read_do_not_fail_the_training(proxy: FaultyProxy, rule: Rule) -> None:
+    proxy.follow(rule)
     kind, log = log_of(SUCCEED)
 
     assert kind == "succeeded"

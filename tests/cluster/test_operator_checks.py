@@ -11,9 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from gpu_training.core.errors import ClusterUnavailable, RegistryError
 from sandbox.cluster import Sandbox
 from sandbox.manifests import NAMESPACE
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule
 
 from tests.cluster.connections import connect_cluster
-from tests.cluster.faulty_proxy import FaultyProxy
 from tests.cluster.trainings import SUCCEED, TaskInstance, defer, execute, jobs_of, operator, pods_of, spec, train
 from tests.fake_mlflow import FakeMlflow
 
@@ -129,23 +130,21 @@ def test_an_empty_data_version_is_refused(connected: FakeMlflow, version: Any) -
         defer(operator(spec(NAMESPACE, SUCCEED), data_version=version), TaskInstance())
 
 
+ONCE = [
+    Rule(action=Action.ANSWER, status=500, method="POST", count=1),
+    Rule(action=Action.ANSWER, status=503, method="POST", count=2),
+    Rule(action=Action.ANSWER, status=429, retry_after_s=1, method="POST", count=1),
+    Rule(action=Action.RESET, method="POST", count=1),
+    Rule(action=Action.LOSE_REPLY, method="POST", count=1),
+]
+
+
 @pytest.mark.case("C091")
-@pytest.mark.parametrize("status", [500, 503, 429, 0])
-def test_a_create_that_fails_once_makes_one_job(
-    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, status: int
+@pytest.mark.parametrize("rule", ONCE, ids=["500", "503 twice", "429", "reset", "lost reply"])
+def test_a_create_that_fails_at_first_makes_one_job(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, rule: Rule
 ) -> None:
-    def once(method: str, target: str) -> int | None:
-        return status if method == "POST" and proxy.asked("POST") == 1 else None
-
-    proxy.fault = once
-    train(operator(spec(namespace, SUCCEED)), TaskInstance())
-
-    assert len(jobs_of(sandbox, namespace)) == 1
-
-
-@pytest.mark.case("C091")
-def test_a_create_whose_answer_was_lost_makes_one_job(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:
-    proxy.lose_answers = 1
+    proxy.follow(rule)
     train(operator(spec(namespace, SUCCEED)), TaskInstance())
 
     assert len(jobs_of(sandbox, namespace)) == 1

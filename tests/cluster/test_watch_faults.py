@@ -6,10 +6,12 @@ import threading
 from typing import Any
 
 import pytest
+import yaml
 from sandbox.cluster import Sandbox
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule, Stream
 from sandbox.testing import wait_for
 
-from tests.cluster.faulty_proxy import FaultyProxy
 from tests.cluster.trainings import (
     SUCCEED,
     TaskInstance,
@@ -36,20 +38,26 @@ def fire_in_background(trigger: Any) -> tuple[threading.Thread, list[dict[str, A
     return thread, payloads
 
 
+TROUBLES = {
+    **{str(status): Rule(action=Action.ANSWER, status=status) for status in (401, 410, 429, 500, 503)},
+    "reset": Rule(action=Action.RESET),
+}
+
+
 @pytest.mark.case("C051")
 @pytest.mark.case("C057")
 @pytest.mark.case("C075")
-@pytest.mark.parametrize("status", [401, 410, 429, 500, 503, 0])
+@pytest.mark.parametrize("rule", TROUBLES.values(), ids=TROUBLES.keys())
 def test_a_training_ends_well_though_the_api_fails_for_a_while(
-    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, status: int
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, rule: Rule
 ) -> None:
     trigger = recorded(defer(operator(spec(namespace, LONGER)), TaskInstance()))
     thread, payloads = fire_in_background(trigger)
     wait_for(lambda: is_running(sandbox, namespace), 30, "a running container")
-    proxy.fault = lambda method, target: status
+    proxy.follow(rule)
     proxy.cut_streams()
     wait_for(lambda: trigger.record.about("the training goes on"), 30, "a word about the trouble")
-    proxy.fault = lambda method, target: None
+    proxy.follow()
     thread.join()
 
     assert payloads[0]["kind"] == "succeeded", payloads
@@ -57,9 +65,21 @@ def test_a_training_ends_well_though_the_api_fails_for_a_while(
     assert len(jobs_of(sandbox, namespace)) == 1
 
 
+ENDLESS = {
+    "cut in the middle of events": Rule(action=Action.CUT, stream=Stream.WATCH, after_bytes=2_000),
+    "cut every second": Rule(action=Action.CUT, stream=Stream.WATCH, after_s=1),
+    "expired versions": Rule(action=Action.EXPIRE, count=5),
+    "silence": Rule(action=Action.STALL, stream=Stream.WATCH, after_bytes=0),
+}
+
+
 @pytest.mark.case("C057")
-def test_watches_that_end_all_the_time_cost_nothing(namespace: str, proxy: FaultyProxy) -> None:
-    proxy.stream_limit = 2_000  # most events are larger: each is cut in the middle
+@pytest.mark.parametrize("rule", ENDLESS.values(), ids=ENDLESS.keys())
+def test_watches_that_break_all_the_time_lose_nothing(
+    namespace: str, proxy: FaultyProxy, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_training.cluster.reflector.SILENCE_S", 2.0)
+    proxy.follow(rule)
     payload = fire(defer(operator(spec(namespace, LONGER)), TaskInstance()))
 
     assert payload["kind"] == "succeeded"
@@ -69,8 +89,9 @@ def test_watches_that_end_all_the_time_cost_nothing(namespace: str, proxy: Fault
 def test_a_refused_token_is_read_again_once(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:
     good = proxy.kubeconfig.read_text()
     trigger = recorded(defer(operator(spec(namespace, LONGER)), TaskInstance()))
-    token = good.split("token: ")[1].split()[0]
-    proxy.kubeconfig.write_text(good.replace(token, "expired"))
+    expired = yaml.safe_load(good)
+    expired["users"][0]["user"]["token"] = "expired"
+    proxy.kubeconfig.write_text(yaml.safe_dump(expired))
     thread, payloads = fire_in_background(trigger)
     wait_for(lambda: trigger.record.about("401"), 30, "a word about the refusal")
     proxy.kubeconfig.write_text(good)
@@ -83,7 +104,7 @@ def test_a_refused_token_is_read_again_once(sandbox: Sandbox, namespace: str, pr
 def test_a_job_that_a_list_lacks_is_not_lost(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:
     trigger = recorded(defer(operator(spec(namespace, LONGER)), TaskInstance()))
     # The first watch lists before it knows of any Job, and every look by name fails for a while.
-    proxy.fault = lambda method, target: 500 if f"/jobs/{trigger.job['name']}" in target else None
+    proxy.follow(Rule(action=Action.ANSWER, status=500, path=f"/jobs/{trigger.job['name']}"))
     thread, payloads = fire_in_background(trigger)
     wait_for(lambda: trigger.record.about("running"), 30, "the running phase")
     thread.join()
