@@ -53,3 +53,6 @@ clean: ## what was built; the binary cache stays
 
 bench-detect: .venv/.installed ## from a Job's final condition to the trigger's event
 	$(BIN)/python -m bench.detect
+
+bench-demo: .venv/.installed ## the whole demo with binaries cached, step by step
+	$(BIN)/python -m bench.demo
