@@ -49,10 +49,11 @@ wheel: ## build/dist/*.whl of the package
 clean: ## what was built; the binary cache stays
 	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status test wheel clean
-
 bench-detect: .venv/.installed ## from a Job's final condition to the trigger's event
 	$(BIN)/python -m bench.detect
 
 bench-demo: .venv/.installed ## the whole demo with binaries cached, step by step
 	$(BIN)/python -m bench.demo
+
+.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status test wheel clean \
+	bench-detect bench-demo
