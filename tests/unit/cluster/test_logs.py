@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 from gpu_training.cluster.logs import CUT_MARK, LONGEST_LINE, LineReader, Position, clean, split_stamp
@@ -21,7 +22,7 @@ def read(*chunks: bytes) -> list[str]:
 @given(st.binary(max_size=400), st.lists(st.integers(min_value=0, max_value=400), max_size=6))
 def test_chunks_do_not_matter(content: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
-    chunks = [content[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    chunks = [content[a:b] for a, b in pairwise(edges)]
 
     assert read(*chunks) == read(content)
 

@@ -75,7 +75,7 @@ class Mirror:
                 )
                 task = asyncio.create_task(reflector.run())
                 async with asyncio.timeout(20):
-                    while not until():
+                    while not until():  # noqa: ASYNC110 - what it tells is looked at, as well as what was asked
                         await asyncio.sleep(0.01)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
