@@ -37,6 +37,9 @@ sandbox-down: .venv/.installed ## end the cluster and remove all of it; STATE=
 sandbox-status: .venv/.installed ## versions, ports, processes, nodes, pods, memory; JSON=1, STATE=
 	@$(BIN)/python -m sandbox status $(if $(JSON),--json) $(if $(STATE),--state $(STATE))
 
+sandbox-selftest: .venv/.installed ## prove that each fault of the sandbox has the effect it names
+	$(BIN)/python -m pytest -q tests/cluster/test_sandbox_faults.py tests/cluster/test_sandbox_proxy.py
+
 test: .venv/.installed ## every tier that this machine can run, a line a tier
 	$(PYTHON) tests/run_tiers.py
 
@@ -55,5 +58,5 @@ bench-detect: .venv/.installed ## from a Job's final condition to the trigger's 
 bench-demo: .venv/.installed ## the whole demo with binaries cached, step by step
 	$(BIN)/python -m bench.demo
 
-.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status test wheel clean \
+.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test wheel clean \
 	bench-detect bench-demo

@@ -1,4 +1,4 @@
-"""`python -m sandbox up|down|status`: the sandbox by hand."""
+"""`python -m sandbox up|down|status|fault`: the sandbox by hand."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from sandbox.binaries import KUBERNETES
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
+from sandbox.fault_commands import add_faults, order
 from sandbox.lifecycle import SHORT, USUAL
 
 
@@ -27,9 +28,10 @@ def main() -> int:
     commands.add_parser("down", parents=[common], help="end it and remove all of it")
     status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
     status.add_argument("--json", action="store_true", help="as one JSON object")
+    add_faults(commands, common)
     arguments = parser.parse_args()
     try:
-        return int({"up": _up, "down": _down, "status": _status}[arguments.command](arguments))
+        return int({"up": _up, "down": _down, "status": _status, "fault": _fault}[arguments.command](arguments))
     except SandboxError as error:
         print(error, file=sys.stderr)
         return 1
@@ -49,10 +51,22 @@ def _down(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _fault(arguments: argparse.Namespace) -> int:
+    sandbox = Sandbox.attach(arguments.state)
+    if sandbox is None:
+        raise SandboxError(_nothing_in(arguments.state))
+    order(sandbox, arguments)
+    return 0
+
+
+def _nothing_in(folder: Path) -> str:
+    return f"no sandbox runs in {folder}: python -m sandbox up starts one"
+
+
 def _status(arguments: argparse.Namespace) -> int:
     sandbox = Sandbox.attach(arguments.state)
     if sandbox is None:
-        print("{}" if arguments.json else f"no sandbox runs in {arguments.state}: python -m sandbox up starts one")
+        print("{}" if arguments.json else _nothing_in(arguments.state))
         return 1
     status = sandbox.status()
     print(json.dumps(status.to_document()) if arguments.json else status.describe())

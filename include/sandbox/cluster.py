@@ -58,7 +58,7 @@ class Sandbox:
         credentials = Credentials(folder / "certificates")
         self.api = Api(record.api_url, credentials.cluster.certificate, credentials.pair("admin"))
         times = NodeLifecycle(**record.lifecycle)
-        self._site = Site(folder=folder, api_url=record.api_url, credentials=credentials, lifecycle=times)
+        self.site = Site(folder=folder, api_url=record.api_url, credentials=credentials, lifecycle=times)
 
     @classmethod
     def up(
@@ -189,8 +189,8 @@ class Sandbox:
         self._await_nodes(node.name for node in nodes)
 
     def _write_kubeconfigs(self) -> None:
-        authority = self._site.credentials.cluster.certificate
-        admin = certificate_user(self._site.credentials.pair("admin"))
+        authority = self.site.credentials.cluster.certificate
+        admin = certificate_user(self.site.credentials.pair("admin"))
         operator = {"token": manifests.operator_token(self.api)}
         for path, user, namespace in (
             (self.kubeconfig, admin, "default"),
@@ -199,20 +199,20 @@ class Sandbox:
             write_secret_json(path, kubeconfig(self.api_url, authority, user, namespace=namespace))
 
     def _launch(self, node: NodeRequest) -> None:
-        status = self.supervisor.status().get(self._site.process_name(node.name))
+        status = self.supervisor.status().get(self.site.process_name(node.name))
         if status is not None and status.alive:
             return
-        for spec in KINDS[node.kind].processes(node, self._site):
+        for spec in KINDS[node.kind].processes(node, self.site):
             self.supervisor.run(spec)
 
     def _await_nodes(self, names: Iterable[str]) -> None:
         for name in names:
-            log = self.folder / "logs" / f"{self._site.process_name(name)}.log"
+            log = self.folder / "logs" / f"{self.site.process_name(name)}.log"
             what = f"node {name} to be Ready, whose log is {log}"
             self._wait(self._processes_of(name), NODE_DEADLINE_S, what, partial(self._is_node_ready, name))
 
     def _processes_of(self, node: str) -> list[str]:
-        first = self._site.process_name(node)
+        first = self.site.process_name(node)
         return [name for name in self.supervisor.status() if name == first or name.startswith(f"{first}.")]
 
     def _is_node_ready(self, name: str) -> bool:

@@ -90,6 +90,8 @@ class Supervision:
         # Taken before the end: what rewrote its environment and left the session is known by descent only.
         before = child.family()
         child.signal(signal.SIGTERM)
+        # One that was paused could not obey.
+        child.signal(signal.SIGCONT)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(child.ended.wait(), grace_s)
         child.signal(signal.SIGKILL)

@@ -1,0 +1,140 @@
+"""Nodes that are lost, reclaimed, deleted, cordoned or without their GPUs.
+
+How soon the cluster notices is a matter of :class:`sandbox.lifecycle.NodeLifecycle`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import shutil
+import signal
+import time
+from typing import Any
+
+from sandbox.api import ApiError, Document
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
+from sandbox.status import GPU_RESOURCE, is_node_ready
+from sandbox.waiting import wait_for
+
+NODE_DEADLINE_S = 60.0
+SPOT_TAINT = {"key": "gpu-training.io/spot-reclaimed", "effect": "NoSchedule"}
+MERGE_PATCH = "application/merge-patch+json"
+TERMINAL = ("Succeeded", "Failed")
+
+
+def lose_node(sandbox: Sandbox, name: str, *, power: bool = False) -> None:
+    """Have a node fall silent: no heartbeats, no status, no logs, and orders to it are not heard.
+
+    :param power: the machine is off, its containers end unseen; else it is cut off and they run on.
+    :raises SandboxError: there is no such node.
+    """
+    process = _process_of(sandbox, name)
+    if power:
+        sandbox.supervisor.stop(process, grace_s=0)
+    else:
+        sandbox.supervisor.signal(process, signal.SIGSTOP)
+
+
+def return_node(sandbox: Sandbox, name: str) -> None:
+    """Have a lost node come back, and wait until it is Ready: connected again, or started if its machine was off.
+
+    :raises SandboxError: there is no such node, or it is not Ready in time.
+    """
+    process = _process_of(sandbox, name)
+    if sandbox.supervisor.status()[process].alive:
+        sandbox.supervisor.signal(process, signal.SIGCONT)
+    else:
+        sandbox.supervisor.restart(process)
+    wait_for(lambda: _is_ready(sandbox, name), NODE_DEADLINE_S, f"node {name} to be Ready again")
+
+
+def reclaim_node(sandbox: Sandbox, name: str, *, notice_s: float = 30.0) -> None:
+    """Take a spot node: at the notice it is cordoned, tainted and drained, at its end machine and Node are gone.
+
+    Pods are evicted as any drain does it, each with its own grace; what still runs at the end dies unseen. Returns when
+    the node is gone, `notice_s` seconds later; :meth:`sandbox.cluster.Sandbox.add_node` gives another one.
+
+    :raises SandboxError: there is no such node.
+    """
+    process, end = _process_of(sandbox, name), time.monotonic() + notice_s
+    taints = _node(sandbox, name)["spec"].get("taints") or []
+    _patch(sandbox, name, {"spec": {"unschedulable": True, "taints": [*taints, SPOT_TAINT]}})
+    for pod in _pods_on(sandbox, name):
+        _evict(sandbox, pod)
+    time.sleep(max(0.0, end - time.monotonic()))
+    sandbox.supervisor.stop(process, grace_s=0)
+    sandbox.supervisor.remove(process)
+    shutil.rmtree(sandbox.site.node_folder(name), ignore_errors=True)
+    delete_node(sandbox, name)
+
+
+def delete_node(sandbox: Sandbox, name: str) -> None:
+    """Delete the Node object, as an operator or a cloud does. Its agent runs on unregistered, like a kubelet.
+
+    The pod garbage collector ends the node's pods about a minute later; that time is no flag.
+
+    :raises SandboxError: there is no such node.
+    """
+    sandbox.api.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+def cordon_node(sandbox: Sandbox, name: str) -> None:
+    """Let no new pod onto a node."""
+    _patch(sandbox, name, {"spec": {"unschedulable": True}})
+
+
+def uncordon_node(sandbox: Sandbox, name: str) -> None:
+    """Let new pods onto a node again."""
+    _patch(sandbox, name, {"spec": {"unschedulable": None}})
+
+
+def drop_gpus(sandbox: Sandbox, name: str) -> None:
+    """Leave a node without GPUs to give, as when its device plugin has ended: capacity stays, none is allocatable.
+
+    Pods that run keep theirs.
+    """
+    _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: "0"}}}, "/status")
+
+
+def restore_gpus(sandbox: Sandbox, name: str) -> None:
+    """Have a node give all its GPUs again."""
+    gpus = _node(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
+    _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: gpus}}}, "/status")
+
+
+def _process_of(sandbox: Sandbox, name: str) -> str:
+    process = sandbox.site.process_name(name)
+    if process not in sandbox.supervisor.status():
+        raise SandboxError(f"no node is named {name!r}: `python -m sandbox status` lists those that are")
+    return process
+
+
+def _node(sandbox: Sandbox, name: str) -> Document:
+    node: Document = sandbox.api.request("GET", f"/api/v1/nodes/{name}")
+    return node
+
+
+def _is_ready(sandbox: Sandbox, name: str) -> bool:
+    return sandbox.api.exists(f"/api/v1/nodes/{name}") and is_node_ready(_node(sandbox, name))
+
+
+def _patch(sandbox: Sandbox, name: str, change: object, part: str = "") -> None:
+    sandbox.api.request("PATCH", f"/api/v1/nodes/{name}{part}", change, content_type=MERGE_PATCH)
+
+
+def _pods_on(sandbox: Sandbox, name: str) -> list[Document]:
+    query = {"fieldSelector": f"spec.nodeName={name}"}
+    pods: list[Any] = sandbox.api.request("GET", "/api/v1/pods", query=query)["items"]
+    return [pod for pod in pods if pod.get("status", {}).get("phase") not in TERMINAL]
+
+
+def _evict(sandbox: Sandbox, pod: Document) -> None:
+    metadata = {key: pod["metadata"][key] for key in ("name", "namespace")}
+    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/eviction"
+    try:
+        sandbox.api.request("POST", path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+    except ApiError as error:
+        # Ended meanwhile, or guarded by a budget: a reclaimed machine waits for neither.
+        if error.status not in (http.client.NOT_FOUND, http.client.TOO_MANY_REQUESTS):
+            raise

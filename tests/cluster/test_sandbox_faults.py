@@ -1,0 +1,301 @@
+"""Each fault has the effect it names, and its end ends it; `make sandbox-selftest` runs this."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import subprocess
+import sys
+import time
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from sandbox.api import ApiError, Document
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
+from sandbox.faults import access, nodes, programs
+from sandbox.lifecycle import SHORT
+from sandbox.nodes import NodeRequest
+from sandbox.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+DEADLINE_S = 60.0
+INCLUDE = str(Path(sys.modules["sandbox"].__path__[0]).parent)
+VICTIM = "gpu-2"
+ALIVE = "while :; do date +%s%N > {beat}; sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """Give a cluster of two nodes that notices a lost one in seconds."""
+    requests = (NodeRequest(), NodeRequest(name=VICTIM))
+    sandbox = Sandbox.up(tmp_path_factory.mktemp("faults"), nodes=requests, lifecycle=SHORT, owner_pid=os.getpid())
+    yield sandbox
+    sandbox.down()
+
+
+def start(sandbox: Sandbox, namespace: str, script: str, *, node: str = VICTIM, kind: str = "pods") -> str:
+    """Have a script run on a node, as a pod or a Job; give the path of the object."""
+    container = {
+        "name": "train",
+        "image": "sandbox-shell:1",
+        "command": ["sh", "-c", script],
+        "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "100m", "memory": "64Mi"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec = {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "serviceAccountName": "training",
+        "terminationGracePeriodSeconds": 5,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
+    group = "/apis/batch/v1" if kind == "jobs" else "/api/v1"
+    path = f"{group}/namespaces/{namespace}/{kind}"
+    body = {"backoffLimit": 0, "template": {"spec": spec}} if kind == "jobs" else spec
+    sandbox.api.request("POST", path, {"metadata": {"name": "training"}, "spec": body})
+    return f"{path}/training"
+
+
+def read(sandbox: Sandbox, path: str) -> Document | None:
+    try:
+        found: Document = sandbox.api.request("GET", path)
+    except ApiError as error:
+        if error.status == http.client.NOT_FOUND:
+            return None
+        raise
+    return found
+
+
+def phase_is(sandbox: Sandbox, path: str, phase: str) -> Callable[[], bool]:
+    return lambda: (read(sandbox, path) or {"status": {}})["status"].get("phase") == phase
+
+
+def await_running(sandbox: Sandbox, path: str) -> None:
+    wait_for(phase_is(sandbox, path, "Running"), DEADLINE_S, f"{path} to run")
+
+
+def await_gone(sandbox: Sandbox, path: str) -> None:
+    wait_for(lambda: read(sandbox, path) is None, DEADLINE_S, f"{path} to be gone")
+
+
+def conditions(document: Document | None) -> dict[str, dict[str, Any]]:
+    return {each["type"]: each for each in (document or {}).get("status", {}).get("conditions", [])}
+
+
+def await_pending(sandbox: Sandbox, path: str, why: str) -> None:
+    def said() -> bool:
+        return why in conditions(read(sandbox, path)).get("PodScheduled", {}).get("message", "")
+
+    wait_for(said, DEADLINE_S, f"{path} to be pending for {why}")
+
+
+def pods_of(sandbox: Sandbox, namespace: str) -> list[Document]:
+    pods: list[Document] = sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return pods
+
+
+def beats(beat: Path) -> bool:
+    """Tell whether a container goes on: its heart beats ten times a second."""
+    before = beat.read_text()
+    try:
+        wait_for(lambda: beat.read_text() not in ("", before), 2, "a beat")
+    except SandboxError:
+        return False
+    return True
+
+
+def await_lost(sandbox: Sandbox, name: str) -> None:
+    def is_unknown() -> bool:
+        return conditions(read(sandbox, f"/api/v1/nodes/{name}"))["Ready"]["status"] == "Unknown"
+
+    wait_for(is_unknown, DEADLINE_S, f"node {name} to be missed")
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["cut off", "machine off"])
+def test_a_lost_node_is_missed_and_its_pods_are_given_up(
+    sandbox: Sandbox, namespace: str, tmp_path: Path, power: bool
+) -> None:
+    beat = tmp_path / "beat"
+    pod = start(sandbox, namespace, ALIVE.format(beat=beat))
+    await_running(sandbox, pod)
+    wait_for(beat.exists, DEADLINE_S, "a first beat")
+    started = time.monotonic()
+    nodes.lose_node(sandbox, VICTIM, power=power)
+    await_lost(sandbox, VICTIM)
+    wait_for(
+        lambda: "deletionTimestamp" in (read(sandbox, pod) or {"metadata": {}})["metadata"], DEADLINE_S, "its deletion"
+    )
+    assert time.monotonic() - started < 45
+    assert conditions(read(sandbox, pod))["DisruptionTarget"]["reason"] == "DeletionByTaintManager"
+    assert beats(beat) is not power
+    nodes.return_node(sandbox, VICTIM)
+    await_gone(sandbox, pod)
+    assert not beats(beat)
+
+
+def test_a_reclaimed_node_gives_notice_and_is_gone_when_it_is_over(
+    sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    noticed = tmp_path / "noticed"
+    pod = start(sandbox, namespace, f"trap 'date > {noticed}; exit 0' TERM; sleep 600 & wait")
+    await_running(sandbox, pod)
+    nodes.reclaim_node(sandbox, VICTIM, notice_s=3)
+    assert noticed.exists()
+    assert read(sandbox, f"/api/v1/nodes/{VICTIM}") is None
+    assert VICTIM not in [line.name for line in sandbox.status().nodes]
+    sandbox.add_node(NodeRequest(name=VICTIM))
+    await_gone(sandbox, pod)
+
+
+def test_a_deleted_node_stays_away_until_it_is_made_anew(sandbox: Sandbox) -> None:
+    nodes.delete_node(sandbox, VICTIM)
+    time_to_come_back = time.monotonic() + 2 * SHORT.status_s
+    wait_for(lambda: time.monotonic() > time_to_come_back, DEADLINE_S, "two looks of its agent at its Node")
+    assert read(sandbox, f"/api/v1/nodes/{VICTIM}") is None
+    sandbox.remove_node(VICTIM)
+    sandbox.add_node(NodeRequest(name=VICTIM))
+
+
+def test_a_cordoned_node_gets_no_pod_until_it_is_uncordoned(sandbox: Sandbox, namespace: str) -> None:
+    nodes.cordon_node(sandbox, VICTIM)
+    pod = start(sandbox, namespace, "exit 0")
+    await_pending(sandbox, pod, "unschedulable")
+    nodes.uncordon_node(sandbox, VICTIM)
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
+
+
+def test_a_node_without_gpus_gets_no_pod_until_they_are_back(sandbox: Sandbox, namespace: str) -> None:
+    nodes.drop_gpus(sandbox, VICTIM)
+    node = read(sandbox, f"/api/v1/nodes/{VICTIM}")
+    assert node is not None
+    assert node["status"]["capacity"]["nvidia.com/gpu"] == "1"
+    pod = start(sandbox, namespace, "exit 0")
+    await_pending(sandbox, pod, "Insufficient nvidia.com/gpu")
+    nodes.restore_gpus(sandbox, VICTIM)
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
+
+
+def test_an_unknown_node_or_program_is_told(sandbox: Sandbox) -> None:
+    with pytest.raises(SandboxError, match="no node is named 'gpu-9'"):
+        nodes.lose_node(sandbox, "gpu-9")
+    with pytest.raises(SandboxError, match="no program is named 'kubelet'; known are etcd, kube-apiserver"):
+        programs.pause_program(sandbox, "kubelet")
+
+
+def test_a_stopped_api_server_refuses_connections_and_forgets_nothing(sandbox: Sandbox, namespace: str) -> None:
+    programs.stop_program(sandbox, "kube-apiserver")
+    with pytest.raises(ApiError, match="Connection refused"):
+        sandbox.api.request("GET", "/version")
+    programs.start_program(sandbox, "kube-apiserver")
+    assert sandbox.api.exists(f"/api/v1/namespaces/{namespace}")
+
+
+def test_a_paused_api_server_takes_connections_and_does_not_answer(sandbox: Sandbox) -> None:
+    programs.pause_program(sandbox, "kube-apiserver")
+    with pytest.raises(ApiError, match="timed out"):
+        sandbox.api.request("GET", "/version", timeout_s=1)
+    programs.resume_program(sandbox, "kube-apiserver")
+    assert sandbox.api.request("GET", "/version")["major"] == "1"
+
+
+def test_without_etcd_the_api_server_is_not_ready(sandbox: Sandbox) -> None:
+    programs.stop_program(sandbox, "etcd")
+    wait_for(lambda: not sandbox.api.is_ready(), DEADLINE_S, "the API server to miss etcd")
+    programs.start_program(sandbox, "etcd")
+    assert sandbox.api.exists("/api/v1/nodes/gpu-1")
+
+
+def test_without_a_controller_manager_a_job_has_no_pod(sandbox: Sandbox, namespace: str) -> None:
+    programs.stop_program(sandbox, "kube-controller-manager")
+    start(sandbox, namespace, "exit 0", kind="jobs")
+    pod = start(sandbox, namespace, "exit 0")
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the end of a pod that needs no controller")
+    assert len(pods_of(sandbox, namespace)) == 1
+    programs.start_program(sandbox, "kube-controller-manager")
+    wait_for(lambda: len(pods_of(sandbox, namespace)) == 2, DEADLINE_S, "the Job's pod")
+
+
+def test_without_a_scheduler_a_pod_has_no_node(sandbox: Sandbox, namespace: str) -> None:
+    programs.pause_program(sandbox, "kube-scheduler")
+    job = start(sandbox, namespace, "exit 0", kind="jobs")
+    (pod,) = wait_for(lambda: pods_of(sandbox, namespace), DEADLINE_S, "the Job's pod")
+    assert "nodeName" not in pod["spec"]
+    programs.resume_program(sandbox, "kube-scheduler")
+    wait_for(lambda: "Complete" in conditions(read(sandbox, job)), DEADLINE_S, "the Job's end")
+
+
+def test_a_filled_quota_keeps_pods_away_until_it_is_freed(sandbox: Sandbox, namespace: str) -> None:
+    access.fill_quota(sandbox, namespace)
+    job = start(sandbox, namespace, "exit 0", kind="jobs")
+
+    def complaints() -> list[str]:
+        events = sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+        return [each["message"] for each in events if each["reason"] == "FailedCreate"]
+
+    assert "exceeded quota" in wait_for(complaints, DEADLINE_S, "a word about the quota")[0]
+    assert pods_of(sandbox, namespace) == []
+    access.free_quota(sandbox, namespace)
+    wait_for(lambda: "Complete" in conditions(read(sandbox, job)), DEADLINE_S, "the Job's end")
+
+
+def test_a_rotated_token_ends_the_one_before(sandbox: Sandbox) -> None:
+    before, trust, host = credentials(sandbox)
+    assert status_with(before, trust, host) == http.client.OK
+    access.rotate_token(sandbox)
+    after, _, _ = credentials(sandbox)
+    assert status_with(after, trust, host) == http.client.OK
+    wait_for(lambda: status_with(before, trust, host) == http.client.UNAUTHORIZED, DEADLINE_S, "the old token's end")
+
+
+def credentials(sandbox: Sandbox) -> tuple[str, ssl.SSLContext, str]:
+    config = json.loads(sandbox.operator_kubeconfig.read_text())
+    authority = b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
+    token: str = config["users"][0]["user"]["token"]
+    return token, ssl.create_default_context(cadata=authority), urlsplit(sandbox.api_url).netloc
+
+
+def status_with(token: str, trust: ssl.SSLContext, host: str) -> int:
+    connection = http.client.HTTPSConnection(host, context=trust, timeout=10)
+    path = "/apis/batch/v1/namespaces/gpu-training/jobs"
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    return connection.getresponse().status
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": INCLUDE}
+    return subprocess.run(
+        [sys.executable, "-m", "sandbox", "fault", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_faults_are_commands_too(sandbox: Sandbox, tmp_path: Path) -> None:
+    state = ("--state", str(sandbox.folder))
+    assert command("cordon", VICTIM, *state).returncode == 0
+    node = read(sandbox, f"/api/v1/nodes/{VICTIM}")
+    assert node is not None
+    assert node["spec"]["unschedulable"] is True
+    assert command("uncordon", VICTIM, *state).returncode == 0
+    told = command("lose-node", "gpu-9", "--power", *state)
+    assert (told.returncode, told.stderr) == (
+        1,
+        "no node is named 'gpu-9': `python -m sandbox status` lists those that are\n",
+    )
+    script = tmp_path / "script.json"
+    script.write_text('{"rules": [{"action": "explode"}]}')
+    assert "action is 'explode'" in command("proxy", "--script", str(script), *state).stderr
+    told = command("cordon", VICTIM, "--state", str(tmp_path / "none"))
+    assert (told.returncode, "no sandbox runs in" in told.stderr) == (1, True)
