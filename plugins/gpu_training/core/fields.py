@@ -112,7 +112,7 @@ class Fields:
         allowed: str = "a text",
         limit: int = 4096,
     ) -> str:
-        """Give a non-empty text.
+        """Give a text that is not blank.
 
         :param default: what an absent one reads as; None when it is required.
         :param pattern: regular expression that the whole text has to match.
@@ -127,7 +127,7 @@ class Fields:
         if not isinstance(value, str):
             # A number would lose what was written: YAML reads 1.10 as 1.1 and 0644 as 420.
             raise self.refuse(name, f"{allowed} is expected, as a text: quote it")
-        if not value or (pattern is not None and re.fullmatch(pattern, value) is None):
+        if not value.strip() or (pattern is not None and re.fullmatch(pattern, value) is None):
             raise self.refuse(name, f"{allowed} is expected")
         if fault := fault_of_text(value, limit):
             raise self.refuse(name, f"{allowed} is expected: {fault}")
