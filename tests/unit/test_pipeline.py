@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Param
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.definitions.context import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from gpu_training.core.naming import fingerprint
+from gpu_training.core.parameters import Parameter, ParameterType
 from gpu_training.core.spec import parse_training_spec
 from gpu_training.model_files import load_models
 from gpu_training.operators.clean_up import CleanUpOperator
@@ -82,6 +83,16 @@ def test_the_same_work_has_one_fingerprint_however_it_is_written(
 @pytest.mark.parametrize("change", [{"rounds": 201}, {"learning_rate": 0.2}, {"image": "xgboost-trainer:0.2.0"}])
 def test_other_work_has_another_fingerprint(change: dict[str, object]) -> None:
     assert work("flight-delay", **change) != work("flight-delay")
+
+
+def test_a_form_s_text_never_reads_a_variable_of_the_pod() -> None:
+    parameter = Parameter(
+        name="note", sets=("arguments", "note"), type=ParameterType.STRING, description="x", default=None
+    )
+    param = Param(None, schema=parameter.json_schema())
+    assert [param.resolve(value) for value in (None, "$5 (net)")] == [None, "$5 (net)"]
+    with pytest.raises(ParamValidationError):
+        param.resolve("key $(AWS_SECRET_ACCESS_KEY)")
 
 
 @pytest.mark.parametrize("trained", [None, {}, {"model_uri": ""}])

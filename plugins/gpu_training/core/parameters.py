@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import Fields, is_template
 from gpu_training.core.spec import parse_training_spec
+from gpu_training.core.syntax import EXPANSION, NO_EXPANSION
 
 DATA_VERSION: Final = "data_version"
 DRY_RUN: Final = "dry_run"
@@ -85,7 +86,7 @@ class Parameter:
         if self.choices:
             schema["enum"] = [*self.choices, *([None] if optional else [])]
         if self.type is ParameterType.STRING:
-            schema["minLength"] = 1
+            schema |= {"minLength": 1, "not": {"type": "string", "pattern": re.escape(EXPANSION)}}
         return schema
 
     def template(self, declared: object) -> str:
@@ -107,7 +108,7 @@ class Parameter:
             return f"a value from {_bound(self.minimum)} to {_bound(self.maximum)} is expected"
         if isinstance(value, str) and self.pattern is not None and re.search(self.pattern, value) is None:
             return f"a text that matches {self.pattern} is expected"
-        return None
+        return NO_EXPANSION if isinstance(value, str) and EXPANSION in value else None
 
     def _within(self, value: float) -> bool:
         # Written so that NaN, which compares false with everything, is outside.

@@ -39,3 +39,12 @@ MOUNT_PATH: Final = r"(/(?!\.{1,2}(/|\Z))[^/:\x00-\x1f\x7f]+)+"
 """An absolute path without `.`, `..` and empty parts; Kubernetes refuses `:`."""
 
 URI: Final = r"[a-z][a-z0-9+.-]*://[^\s\x00-\x1f\x7f]+"
+
+EXPANSION: Final = "$("
+"""Begins `$(NAME)`, for which Kubernetes puts that variable's value in arguments and variables, a Secret's value too.
+
+https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+"""
+NO_EXPANSION: Final = (
+    f"a text without `{EXPANSION}` is expected: whoever fills in the form may not read the pod's secrets"
+)

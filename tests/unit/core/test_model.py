@@ -146,6 +146,13 @@ BROKEN = [
 ]
 
 
+def test_a_form_s_text_never_reads_a_variable_of_the_pod() -> None:
+    document = changed("training/arguments/target", "$(AWS_SECRET_ACCESS_KEY)")
+    document["parameters"]["target"] = {"sets": ["arguments", "target"], "type": "string", "description": "x"}
+    with pytest.raises(ConfigurationError, match=r"parameters\.target\.sets=.*: a text without `\$\(` is expected"):
+        parse_model(document)
+
+
 @pytest.mark.parametrize(("path", "value", "message"), BROKEN, ids=[f"{row[0]}={row[1]}"[:60] for row in BROKEN])
 def test_what_is_wrong_is_told_with_field_value_and_what_is_allowed(path: str, value: object, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
@@ -172,7 +179,12 @@ def test_a_parameter_s_usual_value_is_the_training_s_own() -> None:
     assert rounds.default == 200
     assert rounds.json_schema() == {"title": "Rounds", "type": "integer", "minimum": 1, "maximum": 5000}
     assert image.default is None
-    assert image.json_schema() == {"title": "Image", "type": ["null", "string"], "minLength": 1}
+    assert image.json_schema() == {
+        "title": "Image",
+        "type": ["null", "string"],
+        "minLength": 1,
+        "not": {"type": "string", "pattern": r"\$\("},
+    }
 
 
 def test_a_parameter_s_title_is_what_the_form_shows() -> None:
