@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.cluster import Sandbox
-from sandbox.faults import access, nodes, programs
+from sandbox.faults import access, nodes, pods, programs
 from sandbox.proxy import cut_proxy_streams, read_rules, start_proxy, stop_proxy
 from sandbox.startup import PROGRAMS
 
@@ -16,6 +16,8 @@ Order = Callable[..., Any]
 
 NODE = ("node", {"metavar": "NODE", "help": "its name, gpu-1"})
 PROGRAM = ("program", {"metavar": "PROGRAM", "choices": PROGRAMS, "help": ", ".join(PROGRAMS)})
+POD = ("pod", {"metavar": "POD"})
+IMAGE = ("image", {"metavar": "IMAGE", "help": "its repository, without tag and digest"})
 NAMESPACE = ("namespace", {"metavar": "NAMESPACE"})
 
 
@@ -38,8 +40,51 @@ FAULTS: dict[str, tuple[Order, str, tuple[tuple[str, dict[str, Any]], ...]]] = {
     "delete-node": (nodes.delete_node, "its Node object is deleted", (NODE,)),
     "cordon": (nodes.cordon_node, "no new pods", (NODE,)),
     "uncordon": (nodes.uncordon_node, "new pods again", (NODE,)),
+    "press": (
+        nodes.press_node,
+        "a node under pressure",
+        (
+            NODE,
+            ("conditions", {"nargs": "*", "metavar": "CONDITION", "help": "MemoryPressure, DiskPressure, PIDPressure"}),
+        ),
+    ),
+    "relieve": (nodes.relieve_node, "no pressure any more", (NODE,)),
     "drop-gpus": (nodes.drop_gpus, "no GPU to give", (NODE,)),
     "restore-gpus": (nodes.restore_gpus, "GPUs again", (NODE,)),
+    "refuse-image": (
+        pods.refuse_image,
+        "a node gets an image no more",
+        (NODE, IMAGE, ("--message", {"default": pods.REFUSAL, "metavar": "TEXT", "help": "the registry's words"})),
+    ),
+    "slow-image": (
+        pods.slow_image,
+        "a node waits for an image",
+        (NODE, IMAGE, ("--delay", {"dest": "delay_s", "type": float, "default": 30.0, "metavar": "S"})),
+    ),
+    "admit-image": (pods.admit_image, "a node gets an image again", (NODE, IMAGE)),
+    "fail-container": (
+        pods.fail_container,
+        "a container is killed, its end told as ordered",
+        (
+            NAMESPACE,
+            POD,
+            ("--container", {"default": "", "metavar": "NAME", "help": "else the first"}),
+            ("--exit-code", {"type": int, "metavar": "N"}),
+            ("--signal", {"dest": "signum", "type": int, "metavar": "N"}),
+            ("--reason", {"default": "Error", "metavar": "WORD", "help": "Error or OOMKilled"}),
+            ("--message", {"default": "", "metavar": "TEXT", "help": "termination message, else its own"}),
+        ),
+    ),
+    "fail-pod": (
+        pods.fail_pod,
+        "a node ends a pod of its own accord",
+        (
+            NAMESPACE,
+            POD,
+            ("--reason", {"default": "Evicted", "metavar": "WORD", "help": "Evicted, Terminated or Preempting"}),
+            ("--message", {"default": pods.EVICTED, "metavar": "TEXT"}),
+        ),
+    ),
     "stop": (programs.stop_program, "end a program of the control plane", (PROGRAM,)),
     "start": (programs.start_program, "start it again", (PROGRAM,)),
     "pause": (programs.pause_program, "freeze a program of the control plane", (PROGRAM,)),
@@ -80,6 +125,8 @@ def order(sandbox: Sandbox, arguments: argparse.Namespace) -> None:
         name = options.get("dest", argument.lstrip("-").replace("-", "_"))
         if argument.startswith("-"):
             named[name] = values[name]
+        elif options.get("nargs"):
+            positional += values[name]
         else:
             positional.append(values[name])
     function(sandbox, *positional, **named)

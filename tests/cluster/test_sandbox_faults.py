@@ -19,7 +19,7 @@ import pytest
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
-from sandbox.faults import access, nodes, programs
+from sandbox.faults import access, nodes, pods, programs
 from sandbox.lifecycle import SHORT
 from sandbox.nodes import NodeRequest
 from sandbox.waiting import wait_for
@@ -185,9 +185,111 @@ def test_a_node_without_gpus_gets_no_pod_until_they_are_back(sandbox: Sandbox, n
     wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
 
 
+def test_a_node_under_pressure_is_tainted_until_it_is_relieved(sandbox: Sandbox, namespace: str) -> None:
+    def taints() -> set[str]:
+        node = read(sandbox, f"/api/v1/nodes/{VICTIM}") or {}
+        return {taint["key"] for taint in node["spec"].get("taints", [])}
+
+    nodes.press_node(sandbox, VICTIM, "MemoryPressure", "DiskPressure")
+    pressure = {"node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure"}
+    wait_for(lambda: pressure <= taints(), DEADLINE_S, "the taints")
+    pod = start(sandbox, namespace, "exit 0")
+    await_pending(sandbox, pod, "untolerated taint")
+    nodes.relieve_node(sandbox, VICTIM)
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
+    with pytest.raises(SandboxError, match="condition 'Boredom' is no pressure; known are MemoryPressure"):
+        nodes.press_node(sandbox, VICTIM, "Boredom")
+
+
+def container_state(sandbox: Sandbox, pod: str) -> dict[str, Any]:
+    statuses = (read(sandbox, pod) or {"status": {}})["status"].get("containerStatuses") or [{"state": {}}]
+    state: dict[str, Any] = statuses[0]["state"]
+    return state
+
+
+def test_a_refused_image_is_not_pulled_until_it_is_admitted(sandbox: Sandbox, namespace: str) -> None:
+    pods.refuse_image(
+        sandbox, VICTIM, "sandbox-shell", message="toomanyrequests: you have reached your pull rate limit"
+    )
+    pod = start(sandbox, namespace, "exit 0")
+
+    def waits() -> dict[str, str]:
+        waiting: dict[str, str] = container_state(sandbox, pod).get("waiting", {})
+        return waiting if waiting.get("reason") == "ImagePullBackOff" else {}
+
+    assert "pull rate limit" in wait_for(waits, DEADLINE_S, "ImagePullBackOff")["message"]
+    pods.admit_image(sandbox, VICTIM, "sandbox-shell")
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
+
+
+def test_a_slow_image_delays_its_container(sandbox: Sandbox, namespace: str) -> None:
+    pods.slow_image(sandbox, VICTIM, "sandbox-shell", delay_s=2)
+    started = time.monotonic()
+    pod = start(sandbox, namespace, "exit 0")
+    wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
+    assert time.monotonic() - started >= 2
+    events = sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/events")["items"]
+    assert "Pulling" in [each["reason"] for each in events]
+    pods.admit_image(sandbox, VICTIM, "sandbox-shell")
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ({"exit_code": 42}, (42, "Error", "half way")),
+        ({"signum": 11}, (139, "Error", "half way")),
+        ({"reason": "OOMKilled"}, (137, "OOMKilled", "half way")),
+        ({"exit_code": 3, "message": "no data"}, (3, "Error", "no data")),
+    ],
+    ids=["exit code", "signal", "out of memory", "message"],
+)
+def test_a_container_fails_as_ordered(
+    sandbox: Sandbox, namespace: str, tmp_path: Path, end: dict[str, Any], told: tuple[int, str, str]
+) -> None:
+    ready = tmp_path / "ready"
+    pod = start(sandbox, namespace, f"echo -n half way > /dev/termination-log; touch {ready}; sleep 600")
+    wait_for(ready.exists, DEADLINE_S, "the container to be half way")
+    await_running(sandbox, pod)
+    pods.fail_container(sandbox, namespace, "training", **end)
+    wait_for(phase_is(sandbox, pod, "Failed"), DEADLINE_S, "the pod's end")
+    ended = container_state(sandbox, pod)["terminated"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == told
+    with pytest.raises(SandboxError, match=f"pod {namespace}/training does not run on this node"):
+        pods.fail_container(sandbox, namespace, "training")
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ({"exit_code": 0}, "exit_code is 0: give one from 1 to 255"),
+        ({"signum": 99}, "signum is 99: give one from 1 to 64"),
+        ({"exit_code": 1, "signum": 9}, "exit_code and signum are both given"),
+    ],
+)
+def test_an_end_that_can_not_be_is_refused(sandbox: Sandbox, end: dict[str, int], message: str) -> None:
+    with pytest.raises(SandboxError, match=message):
+        pods.fail_container(sandbox, "any", "pod", **end)  # type: ignore[arg-type]
+
+
+def test_a_node_evicts_a_pod(sandbox: Sandbox, namespace: str) -> None:
+    job = start(sandbox, namespace, "trap 'exit 7' TERM; sleep 600 & wait", kind="jobs")
+    (found,) = wait_for(lambda: pods_of(sandbox, namespace), DEADLINE_S, "the Job's pod")
+    path = f"/api/v1/namespaces/{namespace}/pods/{found['metadata']['name']}"
+    await_running(sandbox, path)
+    pods.fail_pod(sandbox, namespace, found["metadata"]["name"])
+    wait_for(lambda: "Failed" in conditions(read(sandbox, job)), DEADLINE_S, "the Job's end")
+    pod = read(sandbox, path)
+    assert pod is not None
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "Evicted")
+    assert conditions(pod)["DisruptionTarget"]["reason"] == "TerminationByKubelet"
+    assert container_state(sandbox, path)["terminated"]["exitCode"] == 7
+
+
 def test_an_unknown_node_or_program_is_told(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="no node is named 'gpu-9'"):
         nodes.lose_node(sandbox, "gpu-9")
+    with pytest.raises(SandboxError, match="no node is named 'gpu-9'"):
+        nodes.press_node(sandbox, "gpu-9")
     with pytest.raises(SandboxError, match="no program is named 'kubelet'; known are etcd, kube-apiserver"):
         programs.pause_program(sandbox, "kubelet")
 

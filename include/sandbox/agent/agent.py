@@ -19,6 +19,8 @@ from sandbox.agent.images import ImageStore
 from sandbox.agent.launcher import Launcher
 from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
 from sandbox.agent.node import NodeKeeper, capacity
+from sandbox.agent.order_server import OrderServer
+from sandbox.agent.orders import Orders
 from sandbox.agent.pods import PodWorker
 from sandbox.agent.reflector import Reflector
 from sandbox.agent.server import LogServer
@@ -34,9 +36,10 @@ class NodeAgent:
     def __init__(self, config: AgentConfig, client: ApiClient) -> None:
         self._config = config
         self._client = client
-        self._keeper = NodeKeeper(client, config)
+        orders = Orders()
+        self._keeper = NodeKeeper(client, config, orders)
         self._events = EventRecorder(client, config.node_name)
-        self._server = LogServer(config, self._find_pod)
+        self._server = LogServer(config, self._find_pod, OrderServer(orders, self._find_pod, self._keeper.refresh))
         selector = {"fieldSelector": f"spec.nodeName={config.node_name}"}
         self._pods = Reflector(client, "/api/v1/pods", selector, self._on_pod)
         self._services = Reflector(client, "/api/v1/services", {}, lambda *_: None)
@@ -46,6 +49,7 @@ class NodeAgent:
             images=ImageStore(config.images),
             events=self._events,
             launcher=Launcher(),
+            orders=orders,
             services=lambda: list(self._services.objects.values()),
             allocatable=capacity(config),
             namespace_fault=fault_of_namespaces(),

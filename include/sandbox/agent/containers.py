@@ -160,7 +160,7 @@ class ContainerRunner:
         pull_s, config_s = FIRST_BACK_OFF_S, CONFIG_RETRY_S[0]
         while not self._pod.stopping.is_set():
             try:
-                image = self._pod.node.images.resolve(self._spec["image"])
+                image = await self._pod.node.orders.pull(self._pod, self._spec["image"])
                 await self._launch(image)
                 return
             except InvalidImageNameError as error:
@@ -236,7 +236,7 @@ class ContainerRunner:
             return
         end = await self._process.wait()
         self._process = None
-        self._show(self._end_of(end))
+        self._show(self._pod.node.orders.end_of(self._end_of(end)))
 
     def _end_of(self, end: Exit) -> Terminated:
         if not end.seen:

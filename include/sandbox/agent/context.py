@@ -14,6 +14,7 @@ from sandbox.agent.events import EventRecorder, Severity
 from sandbox.agent.images import ImageStore
 from sandbox.agent.launcher import Launcher
 from sandbox.agent.objects import ObjectReader
+from sandbox.agent.orders import Orders
 from sandbox.agent.processes import PodNamespaces
 
 Document = Mapping[str, Any]
@@ -23,6 +24,7 @@ Document = Mapping[str, Any]
 class NodeContext:
     """The node that pods run on.
 
+    :param orders: faults that it was ordered to have.
     :param services: gives the services of the cluster as they are now.
     :param namespace_fault: why containers can not have mounts of their own on this machine; None: they can.
     """
@@ -32,6 +34,7 @@ class NodeContext:
     images: ImageStore
     events: EventRecorder
     launcher: Launcher
+    orders: Orders
     services: Callable[[], Iterable[Document]]
     allocatable: Mapping[str, str]
     namespace_fault: str | None

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sandbox.agent.api import (
     retry_pause,
 )
 from sandbox.agent.config import AgentConfig, parse_taint
+from sandbox.agent.orders import Orders
 from sandbox.agent.status import format_time
 
 Document = Mapping[str, Any]
@@ -38,6 +39,12 @@ _CONDITIONS = (
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 )
+PRESSURES = {
+    "MemoryPressure": ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+    "DiskPressure": ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+    "PIDPressure": ("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+}
+"""Reason and message of each pressure that a Node can be under."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +56,20 @@ def capacity(config: AgentConfig) -> dict[str, str]:
     return amounts | ({GPU: str(config.gpus)} if config.gpus else {})
 
 
-def build_node(config: AgentConfig, *, port: int, version: str, before: list[Document], now_ns: int) -> dict[str, Any]:
+def build_node(
+    config: AgentConfig,
+    *,
+    port: int,
+    version: str,
+    before: list[Document],
+    now_ns: int,
+    pressure: Collection[str] = (),
+) -> dict[str, Any]:
     """Return the Node document. Pure but for what the machine says of itself.
 
     :param version: of the API server; the node calls itself the same.
     :param before: conditions that the Node has, which keep their transition times.
+    :param pressure: conditions of :data:`PRESSURES` that are True.
     """
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     amounts = capacity(config)
@@ -76,13 +92,13 @@ def build_node(config: AgentConfig, *, port: int, version: str, before: list[Doc
             # No Hostname address: the API server would try to resolve it before it takes the IP.
             "addresses": [{"type": "InternalIP", "address": config.address}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-            "conditions": _conditions(before, now_ns),
+            "conditions": _conditions(before, now_ns, pressure),
             "nodeInfo": _node_info(architecture, version),
         },
     }
 
 
-def _conditions(before: list[Document], now_ns: int) -> list[dict[str, str]]:
+def _conditions(before: list[Document], now_ns: int, pressure: Collection[str]) -> list[dict[str, str]]:
     known = {condition["type"]: condition for condition in before}
     now = format_time(now_ns)
     return [
@@ -96,7 +112,9 @@ def _conditions(before: list[Document], now_ns: int) -> list[dict[str, str]]:
             if known.get(kind, {}).get("status") == status
             else now,
         }
-        for kind, status, reason, message in _CONDITIONS
+        for kind, status, reason, message in (
+            (kind, "True", *PRESSURES[kind]) if kind in pressure else (kind, *calm) for kind, *calm in _CONDITIONS
+        )
     ]
 
 
@@ -127,9 +145,10 @@ def _first_line(path: str) -> str:
 class NodeKeeper:
     """Registers the Node and keeps it Ready."""
 
-    def __init__(self, client: ApiClient, config: AgentConfig) -> None:
+    def __init__(self, client: ApiClient, config: AgentConfig, orders: Orders) -> None:
         self._client = client
         self._config = config
+        self._orders = orders
         self._path = f"/api/v1/nodes/{config.node_name}"
         self._port = 0
         self._version = ""
@@ -228,7 +247,14 @@ class NodeKeeper:
             await self._client.request("POST", path, {"metadata": metadata, "spec": spec})
 
     def _build(self, before: list[Document]) -> dict[str, Any]:
-        return build_node(self._config, port=self._port, version=self._version, before=before, now_ns=time.time_ns())
+        return build_node(
+            self._config,
+            port=self._port,
+            version=self._version,
+            before=before,
+            now_ns=time.time_ns(),
+            pressure=self._orders.pressure,
+        )
 
 
 def _statuses(status: Document) -> dict[str, str]:

@@ -208,6 +208,8 @@ class PodWorker:
         metadata, spec = self._document["metadata"], self._document["spec"]
         if self._gone or metadata.get("deletionTimestamp"):
             return _Stop(grace_s=self._grace_s())
+        if order := self._pod.node.orders.pods.get(metadata["uid"]):
+            return _Stop(grace_s=max(SHORTEST_GRACE_S, order.grace_s), failure=(order.reason, order.message))
         left = self._seconds_to_deadline()
         if left is not None and left <= 0:
             grace = max(SHORTEST_GRACE_S, float(spec.get("terminationGracePeriodSeconds", 30)))
@@ -287,7 +289,8 @@ class PodWorker:
             before=self._conditions,
             now_ns=time.time_ns(),
         )
-        self._conditions = status["conditions"]
+        uid = self._document["metadata"]["uid"]
+        status["conditions"] = self._conditions = self._pod.node.orders.with_disruption(uid, status["conditions"])
         return status
 
 

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from sandbox.agent.config import AgentConfig
 from sandbox.agent.logs import LogOptionError, LogOptions, read_log
+from sandbox.agent.order_server import OrderServer
 from sandbox.agent.pods import PodWorker
 from sandbox.agent.status import ContainerView, Running, Terminated, Waiting
 
@@ -28,11 +29,13 @@ class LogServer:
     """Serves `/containerLogs/<namespace>/<pod>/<container>` and `/healthz` to clients of `client_ca_file`.
 
     :param find_pod: gives the pod of a namespace and name on this node.
+    :param orders: serves what else there is.
     """
 
-    def __init__(self, config: AgentConfig, find_pod: FindPod) -> None:
+    def __init__(self, config: AgentConfig, find_pod: FindPod, orders: OrderServer) -> None:
         self._config = config
         self._find_pod = find_pod
+        self._orders = orders
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -40,6 +43,7 @@ class LogServer:
         application = web.Application()
         application.router.add_get("/healthz", self._healthz)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
+        self._orders.add_to(application)
         application.router.add_route("*", "/{rest:.*}", self._not_here)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()

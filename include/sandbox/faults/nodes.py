@@ -1,4 +1,4 @@
-"""Nodes that are lost, reclaimed, deleted, cordoned or without their GPUs.
+"""Nodes that are lost, reclaimed, deleted, cordoned, under pressure or without their GPUs.
 
 How soon the cluster notices is a matter of :class:`sandbox.lifecycle.NodeLifecycle`.
 """
@@ -9,11 +9,13 @@ import http.client
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
+from sandbox.faults.agents import tell_agent
 from sandbox.status import GPU_RESOURCE, is_node_ready
 from sandbox.waiting import wait_for
 
@@ -89,6 +91,22 @@ def uncordon_node(sandbox: Sandbox, name: str) -> None:
     _patch(sandbox, name, {"spec": {"unschedulable": None}})
 
 
+def press_node(sandbox: Sandbox, name: str, *conditions: str) -> None:
+    """Put a node under pressure: the conditions are True, and Kubernetes taints the node against new pods.
+
+    What a kubelet then does to the pods it has is another fault: :func:`sandbox.faults.pods.fail_pod`.
+
+    :param conditions: of `MemoryPressure`, `DiskPressure`, `PIDPressure`; none: `MemoryPressure`.
+    :raises SandboxError: there is no such node or pressure.
+    """
+    _set_pressure(sandbox, name, conditions or ("MemoryPressure",))
+
+
+def relieve_node(sandbox: Sandbox, name: str) -> None:
+    """Take all pressure from a node."""
+    _set_pressure(sandbox, name, ())
+
+
 def drop_gpus(sandbox: Sandbox, name: str) -> None:
     """Leave a node without GPUs to give, as when its device plugin has ended: capacity stays, none is allocatable.
 
@@ -101,6 +119,10 @@ def restore_gpus(sandbox: Sandbox, name: str) -> None:
     """Have a node give all its GPUs again."""
     gpus = _node(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
     _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: gpus}}}, "/status")
+
+
+def _set_pressure(sandbox: Sandbox, name: str, conditions: Sequence[str]) -> None:
+    tell_agent(sandbox, name, "PUT", "/faults/pressure", {"conditions": list(conditions)})
 
 
 def _process_of(sandbox: Sandbox, name: str) -> str:
