@@ -95,15 +95,25 @@ def _run(options: argparse.Namespace) -> int:
             if options.json:
                 print(json.dumps({"dag_id": dag_id, "run_id": run_id}))
             return Exit.TRAINED
-        for event in follow_run(client, dag_id, run_id):
-            if text := describe(event):
-                say(text)
-        report = report_run(client, dag_id, run_id)
-        for line in summarise(client, report):
-            say(line)
+        try:
+            report = _await_end(client, dag_id, run_id, say)
+        except AirflowError as error:
+            # Not a refusal: whoever took it for one would start the same training again, beside this one.
+            print(f"gpu-training: run {run_id} was started and is out of sight, it may go on: {error}", file=sys.stderr)
+            return Exit.FAILED
     if options.json:
         print(json.dumps(asdict(report)))
     return Exit.TRAINED if report.state is RunState.SUCCESS else Exit.FAILED
+
+
+def _await_end(client: AirflowClient, dag_id: str, run_id: str, say: Callable[[str], None]) -> RunReport:
+    for event in follow_run(client, dag_id, run_id):
+        if text := describe(event):
+            say(text)
+    report = report_run(client, dag_id, run_id)
+    for line in summarise(client, report):
+        say(line)
+    return report
 
 
 def connect(options: argparse.Namespace) -> AirflowClient:
@@ -210,6 +220,8 @@ def describe(event: RunEvent) -> str | None:
 
 def summarise(client: AirflowClient, report: RunReport) -> list[str]:
     """Give the lines that say how a run ended; for one that failed, the end of the log of each task that failed."""
+    if report.state is RunState.SUCCESS and report.job is None:
+        return [f"nothing was trained on {report.data_version}: a dry run, or tasks marked as successful by hand"]
     if report.state is RunState.SUCCESS:
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in report.metrics.items()) or "no metrics"
         version = f"{report.registered_model} version {report.model_version}" if report.model_version else "nothing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpu_training.cli import TOKEN_VARIABLE, URL_VARIABLE, Exit, main
@@ -68,6 +69,31 @@ def test_a_training_that_failed_exits_with_1_and_shows_the_end_of_the_log(
     said = capsys.readouterr().out
     assert "failed: train failed" in said
     assert "  NaN loss at step 7" in said
+
+
+class ShortLived(FakeAirflow):
+    """Gives a token that ends while a run is followed."""
+
+    def run_state(self, query: Any, body: Any, dag_id: str, run_id: str) -> tuple[int, Any]:
+        self.valid_token = "another"
+        return super().run_state(query, body, dag_id, run_id)
+
+
+def test_a_run_that_gets_out_of_sight_was_started_so_it_is_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve(ShortLived(frames=[Frame("running", {})])) as server:
+        monkeypatch.setenv(URL_VARIABLE, server.url)
+        monkeypatch.setenv(TOKEN_VARIABLE, server.valid_token)
+        assert main(["run", "flight-delay", "--wait"]) == Exit.FAILED
+    assert f"run {RUN_ID} was started and is out of sight, it may go on: Airflow refused" in capsys.readouterr().err
+
+
+def test_a_dry_run_does_not_pass_for_a_training(airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]) -> None:
+    airflow.frames = [Frame("success", {"resolve": ("success", 1), "train": ("skipped", 1)})]
+    airflow.xcoms = {"resolve": XCOMS["resolve"]}
+    assert main(["run", "flight-delay", "--wait", "--param", "dry_run=true"]) == Exit.TRAINED
+    assert "nothing was trained on 2013-03-04: a dry run" in capsys.readouterr().out
 
 
 REFUSED = [
