@@ -7,9 +7,10 @@ tells them apart.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
 from threading import Thread
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 4.0
 """Airflow waits 5 seconds after SIGTERM, then kills the process."""
 _TRIES: Final = 2
+_RESCHEDULE_AFTER: Final = timedelta(seconds=15)
+"""Sooner, the scheduler may queue the task anew before it hears that the old process has ended, and takes that for a
+failure: observed with Airflow 3.3.2."""
 
 T = TypeVar("T")
 
@@ -60,7 +64,9 @@ class KillSwitch:
 
         :param timed_out: whether the task's execution_timeout has passed: the task ends, though it still runs.
         """
-        thread = Thread(target=self._decide, args=(timed_out,), name="kill-switch")
+        # With the task's context, so that what is logged there is its own.
+        decide = partial(contextvars.copy_context().run, self._decide, timed_out)
+        thread = Thread(target=decide, name="kill-switch")
         thread.start()
         thread.join(_PATIENCE_S)
 
@@ -85,7 +91,8 @@ class KillSwitch:
             return run_to_end(run())
         except asyncio.CancelledError:
             if self.ending is Ending.LEAVE:
-                raise AirflowRescheduleException(datetime.now(UTC)) from None  # type: ignore[no-untyped-call]
+                again = datetime.now(UTC) + _RESCHEDULE_AFTER
+                raise AirflowRescheduleException(again) from None  # type: ignore[no-untyped-call]
             raise AirflowException("the task was ended while it waited, and its Job was deleted") from None
 
     def delete_own(self) -> None:
