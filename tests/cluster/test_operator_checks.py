@@ -78,6 +78,17 @@ def test_rights_that_lack_a_verb_are_named(sandbox: Sandbox, namespace: str, con
     with pytest.raises(AirflowFailException, match='cannot create resource "jobs"'):
         defer(operator(spec(namespace, SUCCEED)), TaskInstance())
     assert jobs_of(sandbox, namespace) == []
+    (run_id,) = connected.runs
+    assert connected.status_of(run_id) == "FAILED"
+
+
+def test_a_job_that_contradicts_the_spec_is_refused_before_mlflow_has_a_run(
+    namespace: str, connected: FakeMlflow
+) -> None:
+    contradiction = {"spec": {"backoffLimit": 7}}
+    with pytest.raises(AirflowFailException, match="backoffLimit=7: is set by the training spec"):
+        defer(operator(spec(namespace, SUCCEED), full_job_spec=contradiction), TaskInstance())
+    assert connected.runs == {}
 
 
 def test_an_unreachable_cluster_is_named_before_anything_is_made(

@@ -11,7 +11,7 @@ import yaml
 
 from gpu_training.contract import Variable
 from gpu_training.core.dataversion import DataVersion, parse_data_version
-from gpu_training.core.errors import ConfigurationError
+from gpu_training.core.errors import ClusterRejected, ConfigurationError, JobNameConflict, RegistryError
 from gpu_training.core.events import Work
 from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import Identity, TaskTry, fingerprint
@@ -114,11 +114,16 @@ class Submission:
         return run_to_end(ask())
 
     def create(self) -> HeldJob:
-        """Find or create the MLflow run, then create the Job."""
+        """Find or create the MLflow run, then create the Job; refused, it leaves no run that seems to go on.
+
+        :raises ConfigurationError: the base contradicts the spec; MLflow is not asked then.
+        :raises ClusterError: no Job was made.
+        """
         from gpu_training.cluster.adoption import create
         from gpu_training.cluster.connection import Cluster
 
         plan, base = self.plan, self.build_base()
+        self._document(base, plan.identity, _DRY_RUN)
         run_id = self.registry.find_or_create_run(
             experiment=self.experiment,
             run_name=f"{plan.spec.model} {plan.version.id}",
@@ -133,7 +138,11 @@ class Submission:
                     cluster, plan.spec.namespace, plan.identity, lambda numbered: self._document(base, numbered, run_id)
                 )
 
-        return run_to_end(ask())
+        try:
+            return run_to_end(ask())
+        except (ClusterRejected, JobNameConflict):
+            self._close(run_id)
+            raise
 
     def check(self) -> None:
         """Show the Job that would be created, and have the API server check it and its pod; nothing is created.
@@ -156,6 +165,12 @@ class Submission:
         for remark in run_to_end(ask()):
             self.log.warning("The API server remarks: %s", remark)
         self.log.info("The API server accepts the Job and its pod")
+
+    def _close(self, run_id: str) -> None:
+        try:
+            self.registry.close_run(run_id)
+        except RegistryError as error:
+            self.log.warning("MLflow run %s is left as it is: %s", run_id, error)
 
     def _document(self, base: Mapping[str, Any], identity: Identity, run_id: str) -> dict[str, Any]:
         settings = RunSettings(
