@@ -103,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
             return Exit.FAILED
     if options.json:
         print(json.dumps(asdict(report)))
-    return Exit.TRAINED if report.state is RunState.SUCCESS else Exit.FAILED
+    return Exit.TRAINED if has_succeeded(report) else Exit.FAILED
 
 
 def _await_end(client: AirflowClient, dag_id: str, run_id: str, say: Callable[[str], None]) -> RunReport:
@@ -218,11 +218,17 @@ def describe(event: RunEvent) -> str | None:
             return None
 
 
+def has_succeeded(report: RunReport) -> bool:
+    """Tell whether a run and all its tasks succeeded. Airflow makes a run that was marked as failed a success, once its
+    teardown has succeeded."""
+    return report.state is RunState.SUCCESS and not report.failed_tasks
+
+
 def summarise(client: AirflowClient, report: RunReport) -> list[str]:
     """Give the lines that say how a run ended; for one that failed, the end of the log of each task that failed."""
-    if report.state is RunState.SUCCESS and report.job is None:
+    if has_succeeded(report) and report.job is None:
         return [f"nothing was trained on {report.data_version}: a dry run, or tasks marked as successful by hand"]
-    if report.state is RunState.SUCCESS:
+    if has_succeeded(report):
         metrics = ", ".join(f"{name} {value:.4g}" for name, value in report.metrics.items()) or "no metrics"
         version = f"{report.registered_model} version {report.model_version}" if report.model_version else "nothing"
         return [f"trained on {report.data_version}: registered {version}; {metrics}"]

@@ -96,6 +96,16 @@ def test_a_dry_run_does_not_pass_for_a_training(airflow: FakeAirflow, capsys: py
     assert "nothing was trained on 2013-03-04: a dry run" in capsys.readouterr().out
 
 
+def test_a_run_that_was_marked_as_failed_is_none_that_trained(
+    airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = {"resolve": ("success", 1), "train": ("failed", 1), "register": ("skipped", 0), "clean_up": ("success", 1)}
+    airflow.frames = [Frame("success", states, {"train/1": ["Deleted Job j: the task is failed"]})]
+    airflow.xcoms = {"resolve": XCOMS["resolve"]}
+    assert main(["run", "flight-delay", "--wait"]) == Exit.FAILED
+    assert "train failed" in capsys.readouterr().out
+
+
 REFUSED = [
     (["flight-dely"], "model='flight-dely': unknown; did you mean flight-delay? known are: flight-delay"),
     (["flight-delay", "--param", "round=5"], "param='round': unknown; did you mean rounds? known are: data_version,"),
