@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from gpu_training.core.errors import TrainingFailed
 from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
 from sandbox.manifests import NAMESPACE
+from sandbox.testing import wait_for
 
 from tests.cluster import trainings
 from tests.cluster.trainings import SUCCEED, TaskInstance, operator, spec, train
@@ -127,3 +129,32 @@ def test_a_failed_init_container_explains_the_failure(connected: FakeMlflow) -> 
     job = {"spec": {"template": {"spec": {"containers": [], "initContainers": [init]}}}}
     with pytest.raises(TrainingFailed, match="container download exited with 3"):
         train(operator(spec(NAMESPACE, SUCCEED), full_job_spec=job), TaskInstance())
+
+
+@pytest.mark.case("C021")
+@pytest.mark.case("C026")
+@pytest.mark.case("C027")
+@pytest.mark.case("C032")
+def test_an_eviction_costs_no_attempt(sandbox: Sandbox, namespace: str, connected: FakeMlflow, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    once = f"test -e {tmp_path}/tried || {{ touch {tmp_path}/tried; sleep 600 & wait; }}"
+    script = f"trap 'exit 85' TERM; {once}; {SUCCEED}"
+    trigger = trainings.defer(operator(spec(namespace, script), retries=0), TaskInstance())
+    payloads: list[dict[str, Any]] = []
+    waiting = Thread(target=lambda: payloads.append(trainings.fire(trigger)))
+    waiting.start()
+    wait_for(
+        lambda: (tmp_path / "tried").exists() and trainings.is_running(sandbox, namespace), 30, "the first attempt"
+    )
+    (pod,) = trainings.pods_of(sandbox, namespace)
+    name = pod["metadata"]["name"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", eviction)
+    waiting.join()
+
+    assert payloads[0]["kind"] == "succeeded"
+    first, second = payloads[0]["attempts"]
+    assert first["verdict"]["category"] == "disrupted"
+    assert first["pod"] == name
+    assert second["verdict"] is None
+    assert len(trainings.jobs_of(sandbox, namespace)) == 1

@@ -7,7 +7,7 @@ import contextvars
 import hashlib
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -70,14 +70,14 @@ class TaskInstance:
         self.xcoms[key] = value
 
     def next_try(self) -> TaskInstance:
-        return TaskInstance(run_id=self.run_id, try_number=self.try_number + 1, max_tries=self.max_tries)
+        return replace(self, try_number=self.try_number + 1, xcoms={})
 
     @property
     def context(self) -> Any:
         return {
             "ti": self,
             "run_id": self.run_id,
-            "dag_run": SimpleNamespace(run_id=self.run_id),
+            "dag_run": SimpleNamespace(dag_id=self.dag_id, run_id=self.run_id),
             "dag": SimpleNamespace(),
         }
 

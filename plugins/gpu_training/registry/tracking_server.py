@@ -19,7 +19,12 @@ _TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 _RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _PATIENCE: Final = {_TIMEOUT: "30", _RETRIES: "3"}
 """For what follows. MLflow's own defaults, 7 retries of 120 s, hold a worker for a quarter of an hour."""
-_ALWAYS: Final = {"MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
+_ALWAYS: Final = {
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # Standard output is the task's log, which has a link to the run already.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 
 _PERMANENT: Final = frozenset(
     {
