@@ -10,6 +10,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from gpu_training.core.errors import TrainingFailed
 from sandbox.cluster import Sandbox
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule
 from sandbox.testing import wait_for
 
 from tests.cluster import trainings
@@ -191,3 +193,13 @@ def test_several_triggers_share_one_watch(namespace: str, connected: FakeMlflow)
     assert [len(fired) for fired in payloads] == [1, 1, 1, 1]
     assert [fired[0]["kind"] for fired in payloads] == ["succeeded"] * 4
     assert [fired[0]["job"] for fired in payloads] == [trigger.job for trigger in triggers]
+
+
+@pytest.mark.case("C005")
+def test_an_adoption_whose_answer_was_lost_is_an_adoption(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:
+    first = TaskInstance()
+    job = defer(operator(spec(namespace, RUNS_ON)), first).job
+    proxy.follow(Rule(action=Action.LOSE_REPLY, method="PATCH", count=1))
+
+    assert defer(operator(spec(namespace, RUNS_ON)), first.next_try()).job == job
+    assert len(jobs_of(sandbox, namespace)) == 1

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 _OWNER_PATH: Final = "/metadata/annotations/" + ANNOTATION_OWNER.replace("~", "~0").replace("/", "~1")
 _NAMES_TRIED: Final = 20
+_MARK_TRIES: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
     left who waits on it and is deleted.
 
     :param identity: its number does not matter.
-    :param take_ended: whether one that ended well counts, too: for a retry after a crash between end and report.
+    :param take_ended: whether one that ended well counts, too: for a retry after a crash between end and report. One
+        that this very try waited on always does.
     :raises ClusterError: the API server could not be asked, or forbids it.
     """
     labels = identity_labels(identity)
@@ -74,10 +76,13 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
     held: HeldJob | None = None
     for document in reversed(found):
         job = observe_job(document)
-        if not identity.owner.same_task(TaskTry.from_text(job.annotations.get(ANNOTATION_OWNER, ""))):
+        owner = TaskTry.from_text(job.annotations.get(ANNOTATION_OWNER, ""))
+        if not identity.owner.same_task(owner):
             continue
         same_work = is_ours(identity, job.labels, job.annotations)
-        if held is None and same_work and (not job.ended or (take_ended and await _ended_well(cluster, document))):
+        # A clear begins another try: what this very try waited on is its own, also when its worker went away meanwhile.
+        counts = take_ended or owner == identity.owner
+        if held is None and same_work and (not job.ended or (counts and await _ended_well(cluster, document))):
             held = await _take(cluster, document, identity.owner)
         elif not job.ended and not job.deleting:
             log.warning("Deleting Job %s: it was made by an earlier try, and nobody waits on it any more", job.name)
@@ -91,37 +96,40 @@ async def _ended_well(cluster: Cluster, document: Document) -> bool:
 
 
 async def _take(cluster: Cluster, document: Document, owner: TaskTry) -> HeldJob | None:
-    """Write the owner's mark; None when the Job is being deleted, or another wrote at the same time."""
-    reference = reference_of(document)
-    before = document["metadata"]["annotations"][ANNOTATION_OWNER]
+    """Write the owner's mark; None when the Job is gone, is being deleted, or is another task's by now."""
+    reference, current = reference_of(document), document
+    for _ in range(_MARK_TRIES):
+        try:
+            marked = await _mark(cluster, reference, current["metadata"]["annotations"][ANNOTATION_OWNER], owner)
+        except ClusterRejected as error:
+            # 404: gone; 409 and 422: not the object, or not the mark, that was read.
+            if error.status not in (404, 409, 422):
+                raise
+        else:
+            return None if observe_job(marked).deleting else HeldJob(reference=reference, document=marked, adopted=True)
+        again = await read_job(cluster, reference.namespace, reference.name)
+        if again is None or again["metadata"]["uid"] != reference.uid:
+            return None
+        if not owner.same_task(TaskTry.from_text(observe_job(again).annotations.get(ANNOTATION_OWNER, ""))):
+            return None
+        current = again
+    return None
+
+
+async def _mark(cluster: Cluster, reference: JobReference, before: str, owner: TaskTry) -> Document:
     patch = [
         {"op": "test", "path": "/metadata/uid", "value": reference.uid},
         {"op": "test", "path": _OWNER_PATH, "value": before},
         {"op": "replace", "path": _OWNER_PATH, "value": owner.to_text()},
     ]
-    try:
-        reply = await cluster.request(
-            "PATCH",
-            jobs_path(reference.namespace, reference.name),
-            doing=f"mark Job {reference.namespace}/{reference.name} as waited on",
-            body=patch,
-            content_type=JSON_PATCH,
-        )
-    except ClusterRejected as error:
-        # 404: gone; 409 and 422: not the object, or not the mark, that was read.
-        if error.status not in (404, 409, 422):
-            raise
-        current = await read_job(cluster, reference.namespace, reference.name)
-        if current is None or current["metadata"]["uid"] != reference.uid:
-            return None
-        if observe_job(current).annotations.get(ANNOTATION_OWNER) != owner.to_text():
-            return None
-        document = current  # an answer was lost on the way and the patch repeated
-    else:
-        document = reply.document
-    if observe_job(document).deleting:
-        return None
-    return HeldJob(reference=reference, document=document, adopted=True)
+    reply = await cluster.request(
+        "PATCH",
+        jobs_path(reference.namespace, reference.name),
+        doing=f"mark Job {reference.namespace}/{reference.name} as waited on",
+        body=patch,
+        content_type=JSON_PATCH,
+    )
+    return reply.document
 
 
 async def next_number(cluster: Cluster, namespace: str, identity: Identity) -> int:
