@@ -171,6 +171,22 @@ def test_a_worker_that_goes_away_leaves_the_job_to_the_next_one(
     assert result["attempts"] == 1
 
 
+@pytest.mark.case("C004")
+@pytest.mark.case("C055")
+def test_a_job_that_ended_while_its_try_had_no_worker_is_not_trained_again(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    script = f"echo on it; sleep 3; {trainings.SUCCEED}"
+    task, instance = operator(spec(namespace, script), deferrable=False), TaskInstance()
+    with airflow_says("running"):
+        execute_and_kill(task, instance, lambda: is_running(sandbox, namespace))
+    wait_for(lambda: jobs_of(sandbox, namespace)[0]["status"].get("succeeded"), 30, "the end of the Job")
+
+    result = trainings.execute(operator(spec(namespace, script), deferrable=False), instance)
+    (job,) = jobs_of(sandbox, namespace)
+    assert result["job_uid"] == job["metadata"]["uid"]
+
+
 @pytest.mark.case("C076")
 def test_a_kill_before_there_is_a_pod_leaves_no_job(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
     task, instance = operator(spec(namespace, RUNS_ON), deferrable=False), TaskInstance()
