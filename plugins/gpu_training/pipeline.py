@@ -116,7 +116,10 @@ def add_tasks(
     clean_up = CleanUpOperator(
         task_id="clean_up",
         kubernetes_conn_id=model.kubernetes_conn_id,
+        mlflow_conn_id=model.registry.conn_id,
         namespace=str(training["namespace"]),
+        training_task_id="train",
+        result_task_id="register",
         execution_timeout=_CLEAN_UP_TIMEOUT,
     ).as_teardown(on_failure_fail_dagrun=True)
     train >> [registered, clean_up]

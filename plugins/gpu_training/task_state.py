@@ -18,14 +18,22 @@ def task_state(owner: TaskTry) -> str:
 
     Blocks, and works inside a task or a triggerer only.
     """
+    key = owner.task_id if owner.map_index < 0 else f"{owner.task_id}_{owner.map_index}"
+    states = task_states(owner.dag_id, owner.run_id, [owner.task_id], map_index=owner.map_index)
+    return states.get(key, _REMOVED)
+
+
+def task_states(dag_id: str, run_id: str, task_ids: list[str], *, map_index: int | None = None) -> dict[str, str]:
+    """Give the states of a run's tasks as Airflow has them now, by task id; what is not there is left out.
+
+    Blocks, and works inside a task or a triggerer only.
+    """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     states = RuntimeTaskInstance.get_task_states(
-        dag_id=owner.dag_id, task_ids=[owner.task_id], run_ids=[owner.run_id], map_index=owner.map_index
+        dag_id=dag_id, task_ids=task_ids, run_ids=[run_id], map_index=map_index
     )
-    key = owner.task_id if owner.map_index < 0 else f"{owner.task_id}_{owner.map_index}"
-    state = states.get(owner.run_id, {}).get(key, _REMOVED)
-    return _CLEARED if state is None else str(state)
+    return {key: _CLEARED if state is None else str(state) for key, state in states.get(run_id, {}).items()}
 
 
 def has_ended(state: str) -> bool:
