@@ -68,6 +68,7 @@ class FakeMlflow:
             "runs/create": self._create,
             "runs/update": self._update,
             "runs/set-tag": lambda _: (200, {}),
+            "model-versions/search": lambda _: (200, {"model_versions": []}),
             "runs/get": lambda asked: (200, {"run": self.runs[asked["run_id"]]}),
         }
         return answers[question](body) if question in answers else NOT_FOUND

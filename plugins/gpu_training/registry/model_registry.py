@@ -118,9 +118,16 @@ class ModelRegistry:
         return run_id
 
     def close_run(self, run_id: str, *, killed: bool = False) -> None:
-        """Mark the run FAILED, or KILLED, whatever the training program said of it: the Job's verdict counts."""
+        """Mark the run FAILED, or KILLED, whatever the training program said of it: the Job's verdict counts.
+
+        A run that a model version came of stays FINISHED: the same work was trained again, and that failed.
+        """
         with self._server.client() as client:
-            client.set_terminated(run_id, status="KILLED" if killed else "FAILED")
+            if client.search_model_versions(filter_string=f"run_id = {_quoted(run_id)}", max_results=1):
+                status = "FINISHED"
+            else:
+                status = "KILLED" if killed else "FAILED"
+            client.set_terminated(run_id, status=status)
 
     def register(self, trained: TrainedModel, *, alias: str) -> RegisteredVersion:
         """Leave exactly one READY version for the training's fingerprint and generation, tagged, under the alias, and

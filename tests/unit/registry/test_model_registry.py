@@ -110,6 +110,17 @@ def test_the_job_s_verdict_overrides_what_the_program_said(
         assert client.get_run(run_id).info.status == "FAILED"
 
 
+def test_a_run_that_a_version_came_of_stays_finished_when_its_work_is_repeated_and_fails(
+    registry: ModelRegistry, server: TrackingServer, name: str
+) -> None:
+    facts = trained(server, name, run_of(registry, name))
+    registry.register(facts, alias="candidate")
+    assert run_of(registry, name, attempt="2") == facts.mlflow_run_id
+    registry.close_run(facts.mlflow_run_id, killed=True)
+    with server.client() as client:
+        assert client.get_run(facts.mlflow_run_id).info.status == "FINISHED"
+
+
 def test_a_deleted_experiment_is_told_and_a_deleted_run_is_not_found(
     registry: ModelRegistry, server: TrackingServer, name: str
 ) -> None:
