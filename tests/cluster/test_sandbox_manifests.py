@@ -13,8 +13,6 @@ ALLOWED = [
     *((verb, "batch", "jobs", "") for verb in ("create", "get", "list", "watch", "patch", "delete")),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create")),
     ("get", "", "pods", "log"),
-    ("list", "", "events", ""),
-    *((verb, "", "configmaps", "") for verb in ("create", "get", "list", "update", "patch", "delete")),
 ]
 FORBIDDEN = [
     ("deletecollection", "batch", "jobs", ""),
@@ -23,6 +21,8 @@ FORBIDDEN = [
     ("get", "", "secrets", ""),
     ("list", "", "secrets", ""),
     ("get", "", "nodes", ""),
+    ("list", "", "events", ""),
+    ("get", "", "configmaps", ""),
     ("create", "", "serviceaccounts", "token"),
     ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
 ]
