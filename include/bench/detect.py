@@ -80,6 +80,7 @@ async def measure(sandbox: Sandbox, jobs: int) -> list[float]:
             owner=json.dumps(["bench", "bench", "bench", number, 1]),
             deployment=DEPLOYMENT,
             mlflow_conn_id="",
+            contact_limit_seconds=LISTED_DEADLINE_S,
             result_required=False,
         )
         await trigger.wait()

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from gpu_training.core.errors import TrainingFailed
+from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule, Stream
@@ -14,6 +16,7 @@ from sandbox.testing import wait_for
 
 from tests.cluster.trainings import (
     SUCCEED,
+    RecordedTrigger,
     TaskInstance,
     defer,
     fire,
@@ -125,6 +128,65 @@ def test_a_job_that_somebody_deletes_is_lost_and_may_be_retried(
     assert payloads[0]["kind"] == "lost"
     assert payloads[0]["verdict"]["action"] == "retry"
     assert payloads[0]["attempts"][0]["node"] == "gpu-1"
+
+
+def impatient(trigger: Any) -> RecordedTrigger:
+    return RecordedTrigger(**{**trigger.serialize()[1], "contact_limit_seconds": 3})
+
+
+def test_the_job_s_deadline_bounds_the_time_without_contact(namespace: str, connected: FakeMlflow) -> None:
+    trigger = defer(operator(spec(namespace, RUNS_ON, deadline_seconds=321)), TaskInstance())
+
+    assert trigger.contact_limit_seconds == 321
+
+
+def test_a_training_that_can_not_be_looked_at_any_more_is_given_up_and_left_alone(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, connected: FakeMlflow
+) -> None:
+    task, instance = operator(spec(namespace, RUNS_ON)), TaskInstance()
+    trigger = impatient(defer(task, instance))
+    thread, payloads = fire_in_background(trigger)
+    wait_for(lambda: is_running(sandbox, namespace), 30, "a running container")
+    proxy.follow(Rule(action=Action.ANSWER, status=403))
+    proxy.cut_streams()
+    thread.join()
+
+    assert payloads[0]["kind"] == "lost"
+    assert payloads[0]["verdict"]["category"] == "unreachable"
+    assert "403" in payloads[0]["verdict"]["summary"]
+    with pytest.raises(TrainingFailed, match="no contact with the Job for") as failure:
+        task.execute_complete(instance.context, payloads[0])
+    assert not isinstance(failure.value, TrainingFailedForGood)
+    (run_id,) = connected.runs
+    assert connected.status_of(run_id) == "RUNNING"
+
+    proxy.follow()
+    again = defer(operator(spec(namespace, RUNS_ON)), instance.next_try())
+    assert again.job == trigger.job
+
+
+def test_a_job_that_the_list_lacks_and_that_can_not_be_read_is_given_up(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy
+) -> None:
+    trigger = impatient(defer(operator(spec(namespace, RUNS_ON)), TaskInstance()))
+    name = trigger.job["name"]
+    proxy.follow(Rule(action=Action.ANSWER, status=403, method="GET", path=f"/jobs/{name}"))
+    thread, payloads = fire_in_background(trigger)
+    wait_for(lambda: is_running(sandbox, namespace), 30, "a running container")
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}"
+    sandbox.api.request("DELETE", path, {"propagationPolicy": "Foreground"})
+    thread.join()
+
+    assert payloads[0]["verdict"]["category"] == "unreachable"
+
+
+def test_a_training_whose_pods_can_not_be_looked_at_is_waited_for(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy
+) -> None:
+    trigger = impatient(defer(operator(spec(namespace, f"sleep 8; {SUCCEED}"), result_required=False), TaskInstance()))
+    proxy.follow(Rule(action=Action.ANSWER, status=403, path="/pods"))
+
+    assert fire(trigger)["kind"] == "succeeded"
 
 
 @pytest.mark.case("C017")

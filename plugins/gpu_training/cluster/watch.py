@@ -34,11 +34,20 @@ class Subscription:
         self.job = job
         self.trouble: str | None = None
         """Why the API server can not be watched now; None while it can."""
+        self.jobs_trouble: str | None = None
+        """The same for the Jobs alone: without news of pods a Job's end is seen nevertheless."""
+        self.doubt: str | None = None
+        """Why it can not be told whether the Job, which the list lacks, is gone."""
         self.document: Document | None = None
         self.pods: dict[str, Document] = {}
         self.gone_pods: dict[str, Document] = {}
         self.gone = False
         self._news = asyncio.Event()
+
+    @property
+    def job_trouble(self) -> str | None:
+        """Why the Job's end would not be seen now; None when it would."""
+        return self.jobs_trouble or self.doubt
 
     def observe(self) -> Observation:
         """Give what is known now."""
@@ -132,6 +141,7 @@ class SharedWatch:
         uid = subscription.job.uid
         self._subscriptions.setdefault(uid, []).append(subscription)
         subscription.trouble = next(iter(self._troubles.values()), None)
+        subscription.jobs_trouble = self._troubles.get("jobs")
         subscription.document = self._jobs.get(uid)
         subscription.pods = dict(self._pods.get(uid, {}))
         if self._job_reflector.is_listed and subscription.document is None:
@@ -190,8 +200,10 @@ class SharedWatch:
             document = await read_job(self.cluster, job.namespace, job.name, tries=1)
         except GpuTrainingError as error:
             log.warning("Job %s/%s is not in the list, and could not be read: %s", job.namespace, job.name, error)
+            self._doubt(job.uid, str(error))
             return
         self._missing.discard(job.uid)
+        self._doubt(job.uid, None)
         if document is not None and document["metadata"]["uid"] == job.uid:
             if job.uid not in self._jobs:
                 self._job_changed(slim(document))
@@ -200,11 +212,18 @@ class SharedWatch:
             subscription.gone = True
             subscription.notify()
 
+    def _doubt(self, uid: str, why: str | None) -> None:
+        for subscription in self._subscriptions.get(uid, ()):
+            if subscription.doubt != why:
+                subscription.doubt = why
+                subscription.notify()
+
     def _job_changed(self, document: Document) -> None:
         uid = document["metadata"]["uid"]
         self._jobs[uid] = document
         self._missing.discard(uid)
         for subscription in self._subscriptions.get(uid, ()):
+            subscription.doubt = None
             subscription.document = document
             subscription.notify()
 
@@ -242,11 +261,11 @@ class SharedWatch:
             self._troubles.pop(kind, None)
         else:
             self._troubles[kind] = trouble
-        now = next(iter(self._troubles.values()), None)
+        now = next(iter(self._troubles.values()), None), self._troubles.get("jobs")
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:
-                if subscription.trouble != now:
-                    subscription.trouble = now
+                if (subscription.trouble, subscription.jobs_trouble) != now:
+                    subscription.trouble, subscription.jobs_trouble = now
                     subscription.notify()
 
 

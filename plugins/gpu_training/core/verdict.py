@@ -44,6 +44,8 @@ class Category(StrEnum):
     RESULT_MISSING = "result_missing"
     RESULT_INVALID = "result_invalid"
     DELETED = "deleted"
+    UNREACHABLE = "unreachable"
+    """Nobody could ask for the Job any longer than its deadline: whether it goes on is not known."""
     UNKNOWN = "unknown"
 
 

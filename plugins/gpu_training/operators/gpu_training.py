@@ -26,6 +26,7 @@ from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.spec import parse_training_spec
+from gpu_training.core.verdict import Category
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
 from gpu_training.operators.deployment import deployment_id, task_try
 from gpu_training.operators.kill_switch import Ending, KillSwitch
@@ -158,7 +159,8 @@ class GpuTrainingOperator(KubernetesJobOperator):
             try:
                 document = conclude(told)
             except GpuTrainingError:
-                close_run(self.mlflow_conn_id, told.work.mlflow_run_id, self.log, killed=False)
+                if told.outcome.verdict is None or told.outcome.verdict.category is not Category.UNREACHABLE:
+                    close_run(self.mlflow_conn_id, told.work.mlflow_run_id, self.log, killed=False)
                 raise
         return {**document, "registered_model": self.registered_model, "dag_run": context["dag_run"].run_id}
 
@@ -261,6 +263,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
             owner=plan.identity.owner.to_text(),
             deployment=plan.identity.deployment,
             mlflow_conn_id=self.mlflow_conn_id,
+            contact_limit_seconds=plan.spec.deadline_seconds,
             get_logs=self.get_logs,
             result_required=self.result_required,
         )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from gpu_training.core.contact import Silence, listen, out_of_contact
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
 from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
@@ -43,6 +44,8 @@ class TrainingJobTrigger(BaseTrigger):
     :param owner: the task try that waits, as :meth:`TaskTry.to_text` gives it.
     :param deployment: id of the Airflow deployment; its Jobs are watched together.
     :param mlflow_conn_id: connection through which a kill closes the MLflow run.
+    :param contact_limit_seconds: longest time without contact to the Job that is waited out, by a monotonic clock: the
+        Job's own deadline, after which it is over, seen or not. Counted anew in each process that runs the trigger.
     :param get_logs: whether the pods' lines go to the task log.
     :param result_required: whether a Job that is Complete needs a valid result document.
     """
@@ -56,6 +59,7 @@ class TrainingJobTrigger(BaseTrigger):
         owner: str,
         deployment: str,
         mlflow_conn_id: str,
+        contact_limit_seconds: float,
         get_logs: bool = True,
         result_required: bool = True,
     ) -> None:
@@ -66,6 +70,7 @@ class TrainingJobTrigger(BaseTrigger):
         self.owner = owner
         self.deployment = deployment
         self.mlflow_conn_id = mlflow_conn_id
+        self.contact_limit_seconds = contact_limit_seconds
         self.get_logs = get_logs
         self.result_required = result_required
         self._fired = False
@@ -81,6 +86,7 @@ class TrainingJobTrigger(BaseTrigger):
                 "owner": self.owner,
                 "deployment": self.deployment,
                 "mlflow_conn_id": self.mlflow_conn_id,
+                "contact_limit_seconds": self.contact_limit_seconds,
                 "get_logs": self.get_logs,
                 "result_required": self.result_required,
             },
@@ -122,13 +128,23 @@ class TrainingJobTrigger(BaseTrigger):
         self, subscription: Subscription, cluster: Cluster, follower: LogFollower | None, voice: Voice
     ) -> tuple[Observation, Outcome]:
         policy = Policy(result_required=self.result_required)
+        silence: Silence | None = None
         while True:
             voice.trouble(subscription.trouble)
             if follower is not None:
                 follower.update(subscription.pods, subscription.gone_pods)
-            decision = decide(subscription.observe(), policy, time.time())
+            observation, clock = subscription.observe(), time.monotonic()
+            decision = decide(observation, policy, time.time())
+            # An end that was seen waits for the pods; before that, only news of the Job matters.
+            silence = listen(
+                silence, subscription.job_trouble if isinstance(decision, Wait) else subscription.trouble, clock
+            )
+            left = silence.left(self.contact_limit_seconds, clock) if silence is not None else None
+            if silence is not None and left == 0:
+                lost = out_of_contact(observation, silence, clock=clock, now=time.time())
+                return observation, lost if isinstance(decision, Wait) else decision
             if isinstance(decision, Wait):
-                await subscription.changed(voice.phase(decision))
+                await subscription.changed(_sooner(voice.phase(decision), left))
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all(subscription, cluster):
                 observation = subscription.observe()
                 decision = decide(observation, policy, time.time())
@@ -174,6 +190,11 @@ class TrainingJobTrigger(BaseTrigger):
                 return
         self.log.info("Deleted Job %s: the task is %s", name, state)
         await asyncio.to_thread(close_run, self.mlflow_conn_id, self.work["mlflow_run_id"], self.log, killed=True)
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    """Give the shorter of two waits, of which None has no end."""
+    return min((wait for wait in (one, other) if wait is not None), default=None)
 
 
 def _image(observation: Observation) -> str:

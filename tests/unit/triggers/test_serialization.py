@@ -32,6 +32,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             "owner": '["d","r","t",3,2]',
             "deployment": "airflow",
             "mlflow_conn_id": "mlflow",
+            "contact_limit_seconds": 3600,
             "get_logs": False,
             "result_required": False,
         }
