@@ -24,7 +24,7 @@ from gpu_training.cluster.jobs import (
     reference_of,
 )
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
-from gpu_training.core.errors import ClusterRejected, JobNameConflict
+from gpu_training.core.errors import ClusterRejected, JobNameConflict, StaleTry
 from gpu_training.core.events import JobReference
 from gpu_training.core.naming import (
     ANNOTATION_OWNER,
@@ -69,10 +69,14 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
     :param take_ended: whether one that ended well counts, too: for a retry after a crash between end and report. One
         that this very try waited on always does.
     :raises ClusterError: the API server could not be asked, or forbids it.
+    :raises StaleTry: a later try waits on a Job that is live; nothing was touched then.
     """
     labels = identity_labels(identity)
     wanted = {key: labels[key] for key in (LABEL_DEPLOYMENT, LABEL_TASK)}
     found = sorted(await list_jobs(cluster, namespace, wanted), key=lambda job: number_of(job["metadata"]["name"]))
+    for document in found:
+        if not observe_job(document).ended:
+            _refuse_when_stale(document, identity.owner)
     held: HeldJob | None = None
     for document in reversed(found):
         job = observe_job(document)
@@ -90,15 +94,30 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
     return held
 
 
+def _refuse_when_stale(document: Document, owner: TaskTry) -> None:
+    marked = TaskTry.from_text(observe_job(document).annotations.get(ANNOTATION_OWNER, ""))
+    if marked is not None and owner.same_task(marked) and marked.try_number > owner.try_number:
+        job = reference_of(document)
+        raise StaleTry(
+            f"Job {job.namespace}/{job.name}: try {marked.try_number} of task {owner.task_id!r} waits on it, and this is "
+            f"try {owner.try_number}, whose turn is over: it is left alone; if the Job is from a run of the same id that "
+            f"was deleted, delete it and clear the task"
+        )
+
+
 async def _ended_well(cluster: Cluster, document: Document) -> bool:
     decision = decide(observe(document, await list_pods(cluster, reference_of(document))), Policy(), 0.0)
     return isinstance(decision, Outcome) and decision.kind is OutcomeKind.SUCCEEDED
 
 
 async def _take(cluster: Cluster, document: Document, owner: TaskTry) -> HeldJob | None:
-    """Write the owner's mark; None when the Job is gone, is being deleted, or is another task's by now."""
+    """Write the owner's mark; None when the Job is gone, is being deleted, or is another task's by now.
+
+    :raises StaleTry: it is a later try's.
+    """
     reference, current = reference_of(document), document
     for _ in range(_MARK_TRIES):
+        _refuse_when_stale(current, owner)
         try:
             marked = await _mark(cluster, reference, current["metadata"]["annotations"][ANNOTATION_OWNER], owner)
         except ClusterRejected as error:

@@ -25,7 +25,7 @@ from gpu_training.triggers.voice import Voice
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.logs import LogFollower
-    from gpu_training.cluster.watch import Subscription
+    from gpu_training.cluster.subscription import Subscription
 
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
