@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from gpu_training.core.errors import TrainingFailed
+from gpu_training.core.errors import StaleTry, TrainingFailed
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule
@@ -178,6 +178,21 @@ def test_a_job_that_is_being_deleted_is_not_adopted(sandbox: Sandbox, namespace:
     second = defer(operator(spec(namespace, script), full_job_spec=grace), first.next_try())
 
     assert second.job["name"] == job["name"].removesuffix("1") + "2"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"rounds": 2}], ids=["the same work", "other work"])
+def test_a_stale_try_leaves_the_job_of_a_later_one_alone(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow, arguments: dict[str, int]
+) -> None:
+    first = TaskInstance()
+    defer(operator(spec(namespace, RUNS_ON)), first)
+    defer(operator(spec(namespace, RUNS_ON, arguments=arguments)), first.next_try())
+    owners = [owner_of(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
+
+    with pytest.raises(StaleTry, match=r"try 2 of task 'train' waits on it, and this is try 1"):
+        defer(operator(spec(namespace, RUNS_ON)), first)  # its worker was cut off, and comes back
+    left = [owner_of(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
+    assert left == owners == [f'["train_on_demand__shell","{first.run_id}","train",-1,2]']
 
 
 def test_several_triggers_share_one_watch(namespace: str, connected: FakeMlflow) -> None:

@@ -75,20 +75,21 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
     wanted = {key: labels[key] for key in (LABEL_DEPLOYMENT, LABEL_TASK)}
     found = sorted(await list_jobs(cluster, namespace, wanted), key=lambda job: number_of(job["metadata"]["name"]))
     for document in found:
-        if not observe_job(document).ended:
+        job = observe_job(document)
+        if not job.ended and not job.deleting:
             _refuse_when_stale(document, identity.owner)
     held: HeldJob | None = None
     for document in reversed(found):
         job = observe_job(document)
         owner = TaskTry.from_text(job.annotations.get(ANNOTATION_OWNER, ""))
-        if not identity.owner.same_task(owner):
+        if job.deleting or not identity.owner.same_task(owner):
             continue
         same_work = is_ours(identity, job.labels, job.annotations)
         # A clear begins another try: what this very try waited on is its own, also when its worker went away meanwhile.
         counts = take_ended or owner == identity.owner
         if held is None and same_work and (not job.ended or (counts and await _ended_well(cluster, document))):
             held = await _take(cluster, document, identity.owner)
-        elif not job.ended and not job.deleting:
+        elif not job.ended:
             log.warning("Deleting Job %s: it was made by an earlier try, and nobody waits on it any more", job.name)
             await delete_job(cluster, reference_of(document))
     return held
@@ -99,9 +100,9 @@ def _refuse_when_stale(document: Document, owner: TaskTry) -> None:
     if marked is not None and owner.same_task(marked) and marked.try_number > owner.try_number:
         job = reference_of(document)
         raise StaleTry(
-            f"Job {job.namespace}/{job.name}: try {marked.try_number} of task {owner.task_id!r} waits on it, and this is "
-            f"try {owner.try_number}, whose turn is over: it is left alone; if the Job is from a run of the same id that "
-            f"was deleted, delete it and clear the task"
+            f"Job {job.namespace}/{job.name}: try {marked.try_number} of task {owner.task_id!r} waits on it, and this "
+            f"is try {owner.try_number}, whose turn is over: it is left alone; if the Job is from a run of the same id "
+            "that was deleted, delete the Job and clear the task"
         )
 
 
