@@ -89,6 +89,17 @@ def test_a_retry_takes_the_success_that_nobody_reported(
     assert result["job_uid"] == job["metadata"]["uid"]
 
 
+def test_a_retry_takes_a_job_that_ended_well_without_the_result_that_nobody_requires(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance(max_tries=1)
+    fire(defer(operator(spec(namespace, "true"), retries=1, result_required=False), first))
+    result = train(operator(spec(namespace, "true"), retries=1, result_required=False), first.next_try())
+
+    (job,) = jobs_of(sandbox, namespace)
+    assert result["job_uid"] == job["metadata"]["uid"]
+
+
 @pytest.mark.case("C009")
 def test_a_task_that_is_cleared_after_its_success_trains_again(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow

@@ -59,13 +59,16 @@ class HeldJob:
     adopted: bool
 
 
-async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_ended: bool = False) -> HeldJob | None:
+async def adopt(
+    cluster: Cluster, namespace: str, identity: Identity, *, policy: Policy, take_ended: bool = False
+) -> HeldJob | None:
     """Give this task instance's own Job for this work, if one is live, now marked as waited on by `identity.owner`.
 
     A live Job of the same task instance for other work (its parameters were changed, then it was cleared) has no one
     left who waits on it and is deleted.
 
     :param identity: its number does not matter.
+    :param policy: what an end well is.
     :param take_ended: whether one that ended well counts, too: for a retry after a crash between end and report. One
         that this very try waited on always does.
     :raises ClusterError: the API server could not be asked, or forbids it.
@@ -87,7 +90,7 @@ async def adopt(cluster: Cluster, namespace: str, identity: Identity, *, take_en
         same_work = is_ours(identity, job.labels, job.annotations)
         # A clear begins another try: what this very try waited on is its own, also when its worker went away meanwhile.
         counts = take_ended or owner == identity.owner
-        if held is None and same_work and (not job.ended or (counts and await _ended_well(cluster, document))):
+        if held is None and same_work and (not job.ended or (counts and await _ended_well(cluster, document, policy))):
             held = await _take(cluster, document, identity.owner)
         elif not job.ended:
             log.warning("Deleting Job %s: it was made by an earlier try, and nobody waits on it any more", job.name)
@@ -106,8 +109,8 @@ def _refuse_when_stale(document: Document, owner: TaskTry) -> None:
         )
 
 
-async def _ended_well(cluster: Cluster, document: Document) -> bool:
-    decision = decide(observe(document, await list_pods(cluster, reference_of(document))), Policy(), 0.0)
+async def _ended_well(cluster: Cluster, document: Document, policy: Policy) -> bool:
+    decision = decide(observe(document, await list_pods(cluster, reference_of(document))), policy, 0.0)
     return isinstance(decision, Outcome) and decision.kind is OutcomeKind.SUCCEEDED
 
 

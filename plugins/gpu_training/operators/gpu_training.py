@@ -21,6 +21,7 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
+from gpu_training.core.decide import Policy
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
@@ -233,7 +234,9 @@ class GpuTrainingOperator(KubernetesJobOperator):
     def _hold(self, submission: Submission, kill: KillSwitch, context: Context) -> HeldJob:
         """Give the Job to wait on: the live one of an earlier try, else a new one."""
         plan = submission.plan
-        held = submission.adopt(take_ended=_retries_by_itself(context, self.retries)) or submission.create()
+        policy = Policy(result_required=self.result_required)
+        take_ended = _retries_by_itself(context, self.retries)
+        held = submission.adopt(policy=policy, take_ended=take_ended) or submission.create()
         if kill.ending is Ending.STOP:
             kill.delete_own()
             raise AirflowException(f"Job {held.reference.name} was deleted: the task was ended while the Job was made")

@@ -11,6 +11,7 @@ import yaml
 
 from gpu_training.contract import Variable
 from gpu_training.core.dataversion import DataVersion, parse_data_version
+from gpu_training.core.decide import Policy
 from gpu_training.core.errors import ClusterRejected, ConfigurationError, JobNameConflict, RegistryError
 from gpu_training.core.events import Work
 from gpu_training.core.manifest import build_job
@@ -98,9 +99,10 @@ class Submission:
     build_base: Callable[[], Mapping[str, Any]]
     log: TaskLog
 
-    def adopt(self, *, take_ended: bool) -> HeldJob | None:
+    def adopt(self, *, policy: Policy, take_ended: bool) -> HeldJob | None:
         """Give the live Job of an earlier try, marked as ours.
 
+        :param policy: what an end well is.
         :param take_ended: whether one that ended well counts, too.
         :raises ClusterUnavailable: nobody answers; names the connection, the host, and what to check.
         """
@@ -109,7 +111,9 @@ class Submission:
 
         async def ask() -> HeldJob | None:
             async with Cluster(self.address) as cluster:
-                return await adopt(cluster, self.plan.spec.namespace, self.plan.identity, take_ended=take_ended)
+                return await adopt(
+                    cluster, self.plan.spec.namespace, self.plan.identity, policy=policy, take_ended=take_ended
+                )
 
         return run_to_end(ask())
 
