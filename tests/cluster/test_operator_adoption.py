@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
-from gpu_training.core.errors import StaleTry, TrainingFailed
+from gpu_training.core.errors import ConfigurationError, StaleTry, TrainingFailed
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule
@@ -228,4 +228,55 @@ def test_an_adoption_whose_answer_was_lost_is_an_adoption(sandbox: Sandbox, name
     proxy.follow(Rule(action=Action.LOSE_REPLY, method="PATCH", count=1))
 
     assert defer(operator(spec(namespace, RUNS_ON)), first.next_try()).job == job
+    assert len(jobs_of(sandbox, namespace)) == 1
+
+
+@dataclass
+class Unheard(TaskInstance):
+    """A task instance whose XComs fail."""
+
+    fault: Exception | None = None
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        assert self.fault is not None
+        raise self.fault
+
+
+LEFT_BEHIND = [
+    # retries, what fails after the Job was made, what is raised, whether the Job lives on
+    (0, OSError("no answer"), OSError, False),
+    (1, OSError("no answer"), OSError, True),
+    (1, ConfigurationError("f", "v", "is not allowed"), AirflowFailException, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("retries", "fault", "raised", "lives"), LEFT_BEHIND, ids=["last try", "a retry follows", "no retry helps"]
+)
+def test_a_failure_before_the_task_defers_leaves_no_job_that_nobody_would_adopt(
+    sandbox: Sandbox,
+    namespace: str,
+    connected: FakeMlflow,
+    retries: int,
+    fault: Exception,
+    raised: type[Exception],
+    lives: bool,
+) -> None:
+    with pytest.raises(raised, match=str(fault)):
+        defer(operator(spec(namespace, RUNS_ON)), Unheard(max_tries=retries, fault=fault))
+
+    (run_id,) = connected.runs
+    assert connected.status_of(run_id) == ("RUNNING" if lives else "KILLED")
+    if lives:
+        (job,) = jobs_of(sandbox, namespace)
+        assert "deletionTimestamp" not in job["metadata"]
+    else:
+        wait_for(lambda: not jobs_of(sandbox, namespace), 30, "the end of the Job")
+
+
+def test_a_job_that_can_not_be_deleted_hides_no_failure(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:
+    proxy.follow(Rule(action=Action.ANSWER, status=403, method="DELETE"))
+    with pytest.raises(OSError, match="no answer"):
+        defer(operator(spec(namespace, RUNS_ON)), Unheard(fault=OSError("no answer")))
+
     assert len(jobs_of(sandbox, namespace)) == 1

@@ -148,9 +148,10 @@ class GpuTrainingOperator(KubernetesJobOperator):
                 raise AirflowSkipException("dry run: the Job was shown and checked, none was created")
             # From here on a kill finds the Job, even one whose creation was not answered yet.
             kill = self._kill = self._kill_switch(plan)
+        with kill.no_job_left_behind(last=_is_last(context)), final_where_retrying_is_useless():
             trigger = self._trigger(plan, self._hold(submission, kill, context))
-        if self.deferrable:
-            self.defer(trigger=trigger, method_name="execute_complete", timeout=self._time_left(context))
+            if self.deferrable:
+                self.defer(trigger=trigger, method_name="execute_complete", timeout=self._time_left(context))
         return self.execute_complete(context, kill.interruptible(trigger.wait()))
 
     def execute_complete(self, context: Context, event: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -171,7 +172,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralTimeout, TaskDeferralError) as error:
-            if isinstance(error, TaskDeferralTimeout) or context["ti"].try_number > context["ti"].max_tries:
+            if isinstance(error, TaskDeferralTimeout) or _is_last(context):
                 self._kill_switch(self._plan(context)).delete_own()
             raise
 
@@ -278,6 +279,11 @@ class GpuTrainingOperator(KubernetesJobOperator):
         started = context["ti"].start_date
         passed = datetime.now(UTC) - started if started else timedelta()
         return max(self.execution_timeout - passed, timedelta(seconds=1))
+
+
+def _is_last(context: Context) -> bool:
+    """Whether Airflow does not retry after this try."""
+    return bool(context["ti"].try_number > context["ti"].max_tries)
 
 
 def _retries_by_itself(context: Context, retries: int | None) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from airflow.sdk.exceptions import AirflowException, AirflowRescheduleException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.operators.submission import Plan, mlflow_run_of, run_to_end
@@ -94,6 +94,24 @@ class KillSwitch:
                 again = datetime.now(UTC) + _RESCHEDULE_AFTER
                 raise AirflowRescheduleException(again) from None  # type: ignore[no-untyped-call]
             raise AirflowException("the task was ended while it waited, and its Job was deleted") from None
+
+    @contextmanager
+    def no_job_left_behind(self, *, last: bool) -> Iterator[None]:
+        """Delete the Job if the block fails and no try follows that would adopt it; Airflow calls no on_kill then.
+
+        What the block raised is raised, whatever becomes of the Job.
+
+        :param last: whether Airflow retries no more, whatever the failure.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self.ending is None and (last or isinstance(error, AirflowFailException)):
+                try:
+                    self.delete_own()
+                except Exception as fault:  # of whatever kind: the first failure is the one to tell
+                    self._log.warning("The Job was not deleted: %s", fault)
+            raise
 
     def delete_own(self) -> None:
         """Delete every live Job that this try waits on, and close their MLflow runs; faults are warnings."""
