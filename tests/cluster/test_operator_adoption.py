@@ -15,12 +15,11 @@ from sandbox.proxy_script import Action, Rule
 from sandbox.testing import wait_for
 
 from tests.cluster import trainings
-from tests.cluster.trainings import SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
+from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
 from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
 
-RUNS_ON = "echo on it; trap 'exit 85' TERM; sleep 600 & wait"
 OWNER = "gpu-training.io/owner"
 
 
@@ -121,7 +120,7 @@ def test_a_cleared_task_with_other_parameters_deletes_its_old_job(
     new = defer(operator(spec(namespace, RUNS_ON, arguments={"rounds": 2})), first.next_try())
 
     assert new.job["uid"] != old.job["uid"]
-    wait_for(lambda: len(jobs_of(sandbox, namespace)) == 1, 30, "the end of the old Job")
+    wait_for(lambda: len(jobs_of(sandbox, namespace)) == 1, 60, "the end of the old Job")
     (job,) = jobs_of(sandbox, namespace)
     assert job["metadata"]["uid"] == new.job["uid"]
 
@@ -152,7 +151,7 @@ def test_a_foreign_object_under_our_name_is_an_error_and_left_alone(
     name = defer(operator(spec(namespace, RUNS_ON)), TaskInstance()).job["name"]
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     sandbox.api.request("DELETE", f"{path}/{name}", {"propagationPolicy": "Foreground"})
-    wait_for(lambda: not jobs_of(sandbox, namespace), 30, "the end of the Job")
+    wait_for(lambda: not jobs_of(sandbox, namespace), 60, "the end of the Job")
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "sandbox-shell:1"}]}
     foreign = {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
     sandbox.api.request("POST", path, foreign)
@@ -271,7 +270,7 @@ def test_a_failure_before_the_task_defers_leaves_no_job_that_nobody_would_adopt(
         (job,) = jobs_of(sandbox, namespace)
         assert "deletionTimestamp" not in job["metadata"]
     else:
-        wait_for(lambda: not jobs_of(sandbox, namespace), 30, "the end of the Job")
+        wait_for(lambda: not jobs_of(sandbox, namespace), 60, "the end of the Job")
 
 
 def test_a_job_that_can_not_be_deleted_hides_no_failure(sandbox: Sandbox, namespace: str, proxy: FaultyProxy) -> None:

@@ -16,12 +16,10 @@ from sandbox.proxy_script import Action, Rule
 from sandbox.testing import wait_for
 
 from tests.cluster import trainings
-from tests.cluster.trainings import SUCCEED, TaskInstance, defer, jobs_of, operator, pods_of, spec, train
+from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, jobs_of, operator, pods_of, spec, train
 from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
-
-RUNS_ON = "echo on it; trap 'exit 85' TERM; sleep 600 & wait"
 
 
 def clean_up(namespace: str, instance: TaskInstance) -> list[str]:

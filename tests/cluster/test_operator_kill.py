@@ -20,13 +20,12 @@ from sandbox.cluster import Sandbox
 from sandbox.testing import wait_for
 
 from tests.cluster import trainings
-from tests.cluster.trainings import TaskInstance, defer, is_running, jobs_of, operator, pods_of, spec
+from tests.cluster.trainings import RUNS_ON, TaskInstance, defer, is_running, jobs_of, operator, pods_of, spec
 from tests.fake_mlflow import FakeMlflow
 from tests.fake_supervisor import airflow_says
 
 pytestmark = pytest.mark.cluster
 
-RUNS_ON = "echo on it; trap 'exit 85' TERM; sleep 600 & wait"
 ENDED = ["failed", "success", "skipped", "removed"]
 GOES_ON = ["deferred", "running", "queued", "scheduled", "restarting", "up_for_retry", None]
 
@@ -49,7 +48,7 @@ def test_ending_a_deferred_task_deletes_job_and_pods(sandbox: Sandbox, namespace
     with airflow_says("failed"):
         kill(trigger)
 
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
     (run_id,) = connected.runs
     assert connected.status_of(run_id) == "KILLED"
 
@@ -86,7 +85,7 @@ def test_a_late_kill_of_an_earlier_try_leaves_the_job_that_the_next_try_adopted(
 
     with airflow_says("failed"):
         kill(second)
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
 
 
 def test_a_trigger_that_has_fired_deletes_nothing(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
@@ -105,7 +104,7 @@ def test_a_job_of_the_same_name_made_later_is_left_alone(
     trigger = defer(task, instance)
     with airflow_says("failed"):
         kill(trigger)
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
     again = defer(operator(spec(namespace, RUNS_ON)), instance)
     assert again.job["name"] == trigger.job["name"]
     with airflow_says("failed"):
@@ -150,7 +149,7 @@ def test_ending_a_task_that_waits_on_its_worker_deletes_job_and_pods(
 
     assert isinstance(raised, AirflowException)
     assert not isinstance(raised, AirflowRescheduleException)
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
     (run_id,) = connected.runs
     assert connected.status_of(run_id) == "KILLED"
 
@@ -194,7 +193,7 @@ def test_a_kill_before_there_is_a_pod_leaves_no_job(sandbox: Sandbox, namespace:
         raised = execute_and_kill(task, instance, lambda: jobs_of(sandbox, namespace))
 
     assert isinstance(raised, AirflowException)
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
 
 
 @pytest.mark.case("C076")
@@ -207,7 +206,7 @@ def test_a_kill_while_the_job_is_being_created_leaves_no_job(
         raised = execute_and_kill(task, instance, lambda: connected.runs)
 
     assert raised is not None
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
 
 
 @pytest.mark.case("C040")
@@ -236,7 +235,7 @@ def test_the_time_out_of_a_task_that_waits_on_its_worker_deletes_its_job(
             execute()
     finally:
         signal.signal(signal.SIGALRM, before)
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
 
 
 @pytest.mark.case("C040")
@@ -250,4 +249,4 @@ def test_the_time_out_of_a_deferred_task_deletes_its_job(
     with pytest.raises(TaskDeferralTimeout):
         resumed.resume_execution("__fail__", {"error": "Trigger timeout"}, instance.context)
 
-    wait_for(lambda: is_gone(sandbox, namespace), 30, "the end of Job and pods")
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")

@@ -15,6 +15,7 @@ from sandbox.proxy_script import Action, Rule, Stream
 from sandbox.testing import wait_for
 
 from tests.cluster.trainings import (
+    RUNS_ON,
     SUCCEED,
     RecordedTrigger,
     TaskInstance,
@@ -30,7 +31,6 @@ from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
 
-RUNS_ON = "echo on it; trap 'exit 85' TERM; sleep 600 & wait"
 LONGER = f"sleep 4; {SUCCEED}"
 
 

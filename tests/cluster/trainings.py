@@ -19,6 +19,7 @@ from gpu_training.triggers.training import TrainingJobTrigger
 from sandbox.cluster import Sandbox
 
 RESULT = json.dumps({"v": 1, "status": "trained", "metrics": {"mae": 1.5}, "model_uri": "models:/m-1", "device": "cpu"})
+RUNS_ON = "trap 'exit 85' TERM; echo on it; sleep 600 & wait"
 SUCCEED = f"echo hello; echo '{RESULT}' > /dev/termination-log"
 
 

@@ -55,8 +55,9 @@ time.sleep(600)
 """
 
 OWNER = """
-import json, os, pathlib, sys, time
+import json, os, pathlib, signal, sys, time
 from sandbox.supervisor import ProcessSpec, Supervisor
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit that it is ignored
 folder = pathlib.Path(sys.argv[1])
 supervisor = Supervisor.start(folder, owner_pid=os.getpid())
 pid = supervisor.run(ProcessSpec(name="sleeper", argv=("sleep", "600"), environment={"PATH": os.environ["PATH"]},
