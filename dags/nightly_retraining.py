@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from airflow.sdk import DAG, CronTriggerTimetable
+
 from gpu_training.model_files import read_model_files
 from gpu_training.pipeline import add_tasks, dag_settings
 

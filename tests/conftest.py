@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-
 from tests import airflow_home
 from tests.airflow_home import airflow_database  # noqa: F401 - a fixture
 from tests.mlflow_service import mlflow_server  # noqa: F401 - a fixture

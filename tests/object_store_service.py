@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-
 from tests.mlflow_service import PYTHON, free_port
 
 _START_DEADLINE_S = 60.0

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpu_training.airflow_client import AirflowClient, AirflowError
-
 from stack.airflow_settings import passwords_file
 from stack.checkout import airflow_python, cache_folder
 from stack.database import PROCESS, Database, save_template

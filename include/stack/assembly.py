@@ -9,7 +9,6 @@ from sandbox.agent.images import ImageStore
 from sandbox.cluster import Sandbox
 from sandbox.manifests import NAMESPACE
 from sandbox.state import OPERATOR_KUBECONFIG_NAME
-
 from stack import airflow_services, mlflow_server, object_store
 from stack.airflow_settings import Connections, connections, settings
 from stack.checkout import ROOT, SERVICES, base_environment

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.supervisor import ProcessSpec
-
 from stack.errors import StackError
 from stack.postgresql_binaries import Binaries, move_wheel, reachable_by, unprivileged_user
 

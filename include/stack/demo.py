@@ -22,7 +22,6 @@ from gpu_training.cli import DAG_PREFIX, RefusedError, run_url, start_training, 
 from gpu_training.run_follower import TRAIN, PhaseChanged, ProgressMade, RunReport, TaskChanged, follow_run, report_run
 from sandbox.errors import SandboxError
 from sandbox.processes import ProcessError
-
 from stack.checkout import DEFAULT_STATE
 from stack.errors import StackError
 from stack.lifecycle import ADMIN, Stack

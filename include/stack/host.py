@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import httpx
-from sandbox.supervisor import ProcessSpec, ProcessStatus, Supervisor
 
+from sandbox.supervisor import ProcessSpec, ProcessStatus, Supervisor
 from stack.errors import StackError
 
 POLL_S = 0.1

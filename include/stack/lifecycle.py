@@ -11,7 +11,6 @@ from pathlib import Path
 
 from gpu_training.airflow_client import AirflowClient, NotFoundError
 from sandbox.supervisor import Supervisor, SupervisorError, clean_stale
-
 from stack import airflow_services, database
 from stack.airflow_settings import passwords_file
 from stack.assembly import Assembly, airflow_environment, airflow_home, sandbox_folder

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Self
 
 from sandbox.processes import is_alive, read_process
-
 from stack.airflow_settings import USERS, AirflowSecrets
 from stack.database import location
 from stack.mlflow_server import MlflowServer

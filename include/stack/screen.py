@@ -8,14 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-from gpu_training.contract import Progress
-from gpu_training.core import progress_text
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from gpu_training.contract import Progress
+from gpu_training.core import progress_text
 
 _QUIET_S = 15.0
 _BAR_WIDTH = 40

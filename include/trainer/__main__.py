@@ -8,7 +8,6 @@ import sys
 import traceback
 
 from gpu_training.contract import ExitCode, Variable
-
 from trainer.failures import TrainingFailure, exit_code_of, summary_of
 from trainer.interruption import Interruption
 from trainer.report import Attempt, begin_logging, leave_result

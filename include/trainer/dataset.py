@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator
 
 from gpu_training.contract import ContractError, Manifest, ManifestFile, parse_manifest
-
 from trainer.failures import ConfigurationFailure, DataFailure, StorageFailure, TrainingFailure
 from trainer.storage import Folder
 

@@ -6,7 +6,6 @@ import logging
 import time
 
 from gpu_training.contract import ExitCode
-
 from trainer.boosting import FIXED, HELD_OUT_LOSS, ROW_SHARE, TRAIN_LOSS, Boosting, evaluate
 from trainer.checkpoints import Checkpoint, Checkpoints
 from trainer.dataset import DataVersion

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NoReturn
 
 from gpu_training.contract import ContractError, Manifest, ManifestFile, parse_manifest, render_manifest
-
 from trainer.failures import TrainingFailure
 from trainer.storage import Folder
 

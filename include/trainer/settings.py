@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from gpu_training.contract import Variable
-
 from trainer.failures import ConfigurationFailure
 
 TARGETS = ("arr_delay", "dep_delay", "air_time")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sandbox.testing import namespace, sandbox, sandbox_folder
-
 from tests.cluster.connections import connected, mlflow, proxy
+
+from sandbox.testing import namespace, sandbox, sandbox_folder
 
 __all__ = ["connected", "mlflow", "namespace", "proxy", "sandbox", "sandbox_folder"]

@@ -8,10 +8,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.fake_mlflow import FakeMlflow
+
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
-
-from tests.fake_mlflow import FakeMlflow
 
 
 def connect_cluster(patch: pytest.MonkeyPatch, kubeconfig: Path, conn_id: str = "kubernetes_gpu") -> None:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from sandbox.manifests import NAMESPACE
-from sandbox.proxy import FaultyProxy
-from sandbox.proxy_script import Action, Rule, Stream
-
 from tests.cluster.trainings import (
     RESULT,
     SUCCEED,
@@ -19,6 +15,10 @@ from tests.cluster.trainings import (
     spec,
 )
 from tests.fake_mlflow import FakeMlflow
+
+from sandbox.manifests import NAMESPACE
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule, Stream
 
 pytestmark = pytest.mark.cluster
 

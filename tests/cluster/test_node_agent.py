@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sandbox.agent.images import ImageStore
 from sandbox.api import ApiError
 from sandbox.cluster import Sandbox

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.cluster import trainings
+from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
+from tests.fake_mlflow import FakeMlflow
+
 from gpu_training.core.errors import ConfigurationError, StaleTry, TrainingFailed
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule
 from sandbox.testing import wait_for
-
-from tests.cluster import trainings
-from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
-from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
 

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.bases.operator import ExecutorSafeguard
+from tests.cluster import trainings
+from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, jobs_of, operator, pods_of, spec, train
+from tests.fake_mlflow import FakeMlflow
+
 from gpu_training.core.errors import ClusterUnavailable, TrainingFailed
 from gpu_training.core.naming import run_hash
 from gpu_training.operators.clean_up import CleanUpOperator
@@ -14,10 +18,6 @@ from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule
 from sandbox.testing import wait_for
-
-from tests.cluster import trainings
-from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, jobs_of, operator, pods_of, spec, train
-from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
 

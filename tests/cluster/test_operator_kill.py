@@ -15,14 +15,14 @@ from airflow.sdk.exceptions import (
     AirflowTaskTimeout,
     TaskDeferralTimeout,
 )
-from gpu_training.triggers.training import TrainingJobTrigger
-from sandbox.cluster import Sandbox
-from sandbox.testing import wait_for
-
 from tests.cluster import trainings
 from tests.cluster.trainings import RUNS_ON, TaskInstance, defer, is_running, jobs_of, operator, pods_of, spec
 from tests.fake_mlflow import FakeMlflow
 from tests.fake_supervisor import airflow_says
+
+from gpu_training.triggers.training import TrainingJobTrigger
+from sandbox.cluster import Sandbox
+from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 

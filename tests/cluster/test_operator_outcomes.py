@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from tests.cluster import trainings
+from tests.cluster.trainings import SUCCEED, TaskInstance, operator, spec, train
+from tests.fake_mlflow import FakeMlflow
+
 from gpu_training.core.errors import TrainingFailed
 from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
 from sandbox.manifests import NAMESPACE
 from sandbox.testing import wait_for
-
-from tests.cluster import trainings
-from tests.cluster.trainings import SUCCEED, TaskInstance, operator, spec, train
-from tests.fake_mlflow import FakeMlflow
 
 pytestmark = pytest.mark.cluster
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from sandbox.cluster import Sandbox
-
 from tests.cluster.connections import connect_cluster, connect_mlflow
 from tests.cluster.trainings import jobs_of
 from tests.mlflow_service import MlflowServer, free_port
+
+from sandbox.cluster import Sandbox
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

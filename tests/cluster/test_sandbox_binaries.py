@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from sandbox.binaries import Source, find_binaries
 from sandbox.errors import BuildError
 from sandbox.processes import has_variables, snapshot

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from sandbox.binaries import find_binaries
 from sandbox.cluster import Sandbox, clean
 from sandbox.control_plane import HOST, Credentials, Ports

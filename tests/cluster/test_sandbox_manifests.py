@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from sandbox import manifests
 from sandbox.api import Api, ApiError
 from sandbox.cluster import Sandbox

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sandbox.api import Document
 from sandbox.cluster import Sandbox
 from sandbox.nodes import NodeRequest

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
 from sandbox.proxy import FaultyProxy, start_proxy, stop_proxy

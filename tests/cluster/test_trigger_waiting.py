@@ -8,9 +8,6 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from sandbox.cluster import Sandbox
-from sandbox.testing import wait_for
-
 from tests.cluster.trainings import (
     SUCCEED,
     RecordedTrigger,
@@ -22,6 +19,9 @@ from tests.cluster.trainings import (
     spec,
 )
 from tests.fake_mlflow import FakeMlflow
+
+from sandbox.cluster import Sandbox
+from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -7,13 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_training.core.errors import TrainingFailed
-from gpu_training.operators.outcomes import TrainingFailedForGood
-from sandbox.cluster import Sandbox
-from sandbox.proxy import FaultyProxy
-from sandbox.proxy_script import Action, Rule, Stream
-from sandbox.testing import wait_for
-
 from tests.cluster.trainings import (
     RUNS_ON,
     SUCCEED,
@@ -28,6 +21,13 @@ from tests.cluster.trainings import (
     spec,
 )
 from tests.fake_mlflow import FakeMlflow
+
+from gpu_training.core.errors import TrainingFailed
+from gpu_training.operators.outcomes import TrainingFailedForGood
+from sandbox.cluster import Sandbox
+from sandbox.proxy import FaultyProxy
+from sandbox.proxy_script import Action, Rule, Stream
+from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 

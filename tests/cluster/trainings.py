@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskDeferred
+
 from gpu_training.operators.gpu_training import GpuTrainingOperator
 from gpu_training.triggers.training import TrainingJobTrigger
 from sandbox.cluster import Sandbox

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+
 from sandbox.supervisor import Supervisor
 from stack import postgresql_binaries
 from stack.checkout import SERVICES

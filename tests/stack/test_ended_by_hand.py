@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+
 from gpu_training.cli import DAG_PREFIX
 from sandbox.cluster import Sandbox
 from stack.assembly import sandbox_folder

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from sandbox.process_spec import STATE_VARIABLE
 from sandbox.processes import descendants, has_variables, snapshot
 from sandbox.supervisor import Supervisor

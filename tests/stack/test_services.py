@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+
 from gpu_training.airflow_client import AirflowError
 from gpu_training.cli import DAG_PREFIX
 from stack.lifecycle import Stack

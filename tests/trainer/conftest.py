@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.trainer.harness import SERVICES, VERSION, Trainer, free_port, publish, served
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gpu_training.contract import (
     Manifest,
     ManifestFile,

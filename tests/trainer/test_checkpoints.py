@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from trainer.checkpoints import READ_PAUSES, Checkpoint, Checkpoints
 from trainer.storage import Folder
 

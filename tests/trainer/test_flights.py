@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.trainer.harness import VERSION, flight
+
 from trainer.failures import DataFailure
 from trainer.flights import Split, build_split
-
-from tests.trainer.harness import VERSION, flight
 
 pytestmark = pytest.mark.trainer
 

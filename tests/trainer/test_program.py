@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpu_training.contract import ExitCode, ResultStatus
-
 from tests.trainer.harness import VERSION, Ended, Trainer, environment, flight, publish, write_version
+
+from gpu_training.contract import ExitCode, ResultStatus
 
 pytestmark = pytest.mark.trainer
 

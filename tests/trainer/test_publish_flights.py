@@ -6,9 +6,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from gpu_training.contract import parse_manifest
-
 from tests.trainer.harness import publish
+
+from gpu_training.contract import parse_manifest
 
 pytestmark = pytest.mark.trainer
 

@@ -7,6 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
+
 from gpu_training.contract import Progress, parse_progress, parse_result
 from trainer.report import Attempt, ProgressReport, leave_result
 

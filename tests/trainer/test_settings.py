@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trainer.failures import ConfigurationFailure
 from trainer.settings import parse_settings
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from trainer.failures import Interrupted, TrackingFailure
 from trainer.interruption import Interruption
 from trainer.telemetry import persist

@@ -10,12 +10,12 @@ from typing import Any
 
 import mlflow
 import pytest
-from gpu_training.contract import ExitCode
 from mlflow.entities import Run
+from tests.trainer.harness import Ended, Gate, Trainer, environment, eventually, flight, free_port, write_version
+
+from gpu_training.contract import ExitCode
 from trainer.failures import TrackingFailure
 from trainer.tracking import Point, RefusedError, ReplacedError, TrackedRun
-
-from tests.trainer.harness import Ended, Gate, Trainer, environment, eventually, flight, free_port, write_version
 
 pytestmark = pytest.mark.trainer
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.unit.fake_airflow import DAG_ID, PASSWORD, RUN_ID, FakeAirflow, Frame, serve
+
 from gpu_training.airflow_client import (
     AirflowClient,
     AirflowError,
@@ -13,8 +15,6 @@ from gpu_training.airflow_client import (
     NotFoundError,
     RunState,
 )
-
-from tests.unit.fake_airflow import DAG_ID, PASSWORD, RUN_ID, FakeAirflow, Frame, serve
 
 pytestmark = pytest.mark.unit
 

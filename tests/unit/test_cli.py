@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_training.cli import TOKEN_VARIABLE, URL_VARIABLE, Exit, main
-
 from tests.unit.fake_airflow import PASSWORD, RUN_ID, FakeAirflow, Frame, serve
+
+from gpu_training.cli import TOKEN_VARIABLE, URL_VARIABLE, Exit, main
 
 pytestmark = pytest.mark.unit
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.execution_time.comms import GetXCom, XComResult
 from airflow.sdk.execution_time.supervisor import set_supervisor_comms
+
 from gpu_training.links import MlflowRunLink, TrainingJobLink
 from gpu_training_plugin import GpuTrainingPlugin
 

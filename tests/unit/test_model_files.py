@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.model import parse_model
 from gpu_training.model_files import MAX_BYTES, load_model, load_models, read_model_files

@@ -11,6 +11,8 @@ from airflow.sdk import BaseOperator, Param
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from jinja2 import Environment, StrictUndefined
+
 from gpu_training.core.naming import fingerprint
 from gpu_training.core.parameters import Parameter, ParameterType
 from gpu_training.core.spec import parse_training_spec
@@ -18,7 +20,6 @@ from gpu_training.model_files import load_models
 from gpu_training.operators.clean_up import CleanUpOperator
 from gpu_training.operators.imported_late import ImportedLateOperator
 from gpu_training.pipeline import register, trigger_form
-from jinja2 import Environment, StrictUndefined
 
 pytestmark = pytest.mark.unit
 

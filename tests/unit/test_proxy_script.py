@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sandbox.errors import SandboxError
 from sandbox.proxy_script import Action, Rule, Script, Stream, stream_of
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.unit.fake_airflow import DAG_ID, PASSWORD, RUN_ID, FakeAirflow, Frame, serve
+
 from gpu_training.airflow_client import AirflowClient, AirflowUnreachableError, RunState
 from gpu_training.run_follower import (
     LogWritten,
@@ -16,8 +18,6 @@ from gpu_training.run_follower import (
     log_tail,
     report_run,
 )
-
-from tests.unit.fake_airflow import DAG_ID, PASSWORD, RUN_ID, FakeAirflow, Frame, serve
 
 pytestmark = pytest.mark.unit
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from sandbox import binaries, manifests
 from sandbox.certificates import Authority, KeyPair
 from sandbox.control_plane import Credentials, kubeconfig, write_secret_json

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+
 from sandbox.processes import Process, is_alive, read_process
 from sandbox.supervisor import STATE_VARIABLE, ProcessSpec, Supervisor, SupervisorError, clean_stale
 

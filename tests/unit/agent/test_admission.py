@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from sandbox.agent.admission import find_refusal, requested
 
 pytestmark = pytest.mark.unit

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sandbox.agent.config import AgentConfig, AgentConfigError, is_own_label, parse_taint
 
 pytestmark = pytest.mark.unit

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from sandbox.agent.api import ApiError, ApiUnavailableError
 from sandbox.agent.environment import Source, SourceKind
 from sandbox.agent.events import EventRecorder

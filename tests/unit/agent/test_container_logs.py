@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sandbox.agent import logs
 from sandbox.agent.cri_log import encode_entry
 from sandbox.agent.logs import LogOptionError, LogOptions, read_log, read_tail

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
 from sandbox.agent import namespaces
 from sandbox.agent.launcher import Launcher
 from sandbox.agent.logs import LogOptions, read_log, read_tail

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from sandbox.agent.config import AgentConfig
 from sandbox.agent.launching import find_unsupported
 from sandbox.agent.node import build_node, capacity

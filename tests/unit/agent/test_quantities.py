@@ -7,6 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sandbox.agent.quantities import QuantityError, divide_up, parse_quantity
 
 pytestmark = pytest.mark.unit

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from sandbox.agent.environment import Source, SourceKind
 from sandbox.agent.volume_files import write_files
 from sandbox.agent.volumes import (

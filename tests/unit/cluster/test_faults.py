@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from gpu_training.cluster.faults import error_from, error_of
 from gpu_training.core.errors import ClusterRejected, ClusterUnavailable
 

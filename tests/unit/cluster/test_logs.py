@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import pairwise
 
 import pytest
-from gpu_training.cluster.logs import CUT_MARK, LONGEST_LINE, LineReader, Position, clean, split_stamp
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpu_training.cluster.logs import CUT_MARK, LONGEST_LINE, LineReader, Position, clean, split_stamp
 
 pytestmark = pytest.mark.unit
 

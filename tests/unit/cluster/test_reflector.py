@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.cluster.api_server import ScriptedApi
+
 from gpu_training.cluster.connection import Cluster, ClusterAddress
 from gpu_training.cluster.reflector import Reflector
-
-from tests.unit.cluster.api_server import ScriptedApi
 
 pytestmark = pytest.mark.unit
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from gpu_training.core.attempts import attempts_of, total_gpu_seconds
-from gpu_training.core.observation import observe
-
 from tests.unit.core.kubernetes_documents import (
     Document,
     complete,
@@ -21,6 +18,9 @@ from tests.unit.core.kubernetes_documents import (
     terminated,
     waiting,
 )
+
+from gpu_training.core.attempts import attempts_of, total_gpu_seconds
+from gpu_training.core.observation import observe
 
 pytestmark = pytest.mark.core
 

@@ -5,12 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpu_training.contract import ExitCode, Result, ResultStatus, render_result
-from gpu_training.core.classify import RULES, classify_pod
-from gpu_training.core.failure_policy import build_failure_policy
-from gpu_training.core.pods import observe_pod
-from gpu_training.core.verdict import Action, Category, Owner, Verdict
-
 from tests.unit.core.kubernetes_documents import (
     Document,
     condition,
@@ -23,6 +17,12 @@ from tests.unit.core.kubernetes_documents import (
     terminated,
     waiting,
 )
+
+from gpu_training.contract import ExitCode, Result, ResultStatus, render_result
+from gpu_training.core.classify import RULES, classify_pod
+from gpu_training.core.failure_policy import build_failure_policy
+from gpu_training.core.pods import observe_pod
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 pytestmark = pytest.mark.core
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.core.kubernetes_documents import container, failed_pod, job, moment, pod, running
+
 from gpu_training.core.contact import Silence, listen, out_of_contact
 from gpu_training.core.decide import OutcomeKind
 from gpu_training.core.observation import observe
 from gpu_training.core.verdict import Action, Category, Owner
-
-from tests.unit.core.kubernetes_documents import container, failed_pod, job, moment, pod, running
 
 pytestmark = pytest.mark.core
 

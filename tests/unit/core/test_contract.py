@@ -8,6 +8,9 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpu_training.contract import (
     PROGRESS_PREFIX,
     RESULT_LIMIT_BYTES,
@@ -26,8 +29,6 @@ from gpu_training.contract import (
     render_progress,
     render_result,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytestmark = pytest.mark.core
 

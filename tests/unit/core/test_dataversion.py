@@ -6,6 +6,9 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpu_training.core.dataversion import (
     DataVersion,
     KnownVersion,
@@ -14,8 +17,6 @@ from gpu_training.core.dataversion import (
     select_version,
 )
 from gpu_training.core.errors import DataVersionError
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytestmark = pytest.mark.core
 

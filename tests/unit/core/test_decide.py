@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from gpu_training.contract import RESULT_LIMIT_BYTES, Result, ResultStatus, render_result
-from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
-from gpu_training.core.observation import observe
-from gpu_training.core.phase import Phase, Wait
-from gpu_training.core.verdict import Action, Category, Owner
-
 from tests.unit.core.kubernetes_documents import (
     DATA_DIGEST,
     TRAINED,
@@ -29,6 +23,12 @@ from tests.unit.core.kubernetes_documents import (
     terminated,
     waiting,
 )
+
+from gpu_training.contract import RESULT_LIMIT_BYTES, Result, ResultStatus, render_result
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
+from gpu_training.core.observation import observe
+from gpu_training.core.phase import Phase, Wait
+from gpu_training.core.verdict import Action, Category, Owner
 
 pytestmark = pytest.mark.core
 

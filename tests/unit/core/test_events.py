@@ -6,6 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.core.kubernetes_documents import complete, failed, failed_pod, moment, succeeded_pod
+
 from gpu_training.contract import Result, ResultStatus, parse_result
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
@@ -19,10 +23,6 @@ from gpu_training.core.events import (
 )
 from gpu_training.core.observation import observe
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
-from hypothesis import given
-from hypothesis import strategies as st
-
-from tests.unit.core.kubernetes_documents import complete, failed, failed_pod, moment, succeeded_pod
 
 pytestmark = pytest.mark.core
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.core.specs import SETTINGS, full_document, identity, spec
+
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.failure_policy import build_failure_policy
 from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import ANNOTATION_OWNER, LABEL_MODEL, QUEUE_LABEL
 from gpu_training.core.spec import parse_training_spec
-
-from tests.unit.core.specs import SETTINGS, full_document, identity, spec
 
 pytestmark = pytest.mark.core
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from gpu_training.core.errors import ConfigurationError
-from gpu_training.core.model import DataSourceKind, Verification, parse_data_settings, parse_model
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpu_training.core.errors import ConfigurationError
+from gpu_training.core.model import DataSourceKind, Verification, parse_data_settings, parse_model
 
 pytestmark = pytest.mark.core
 

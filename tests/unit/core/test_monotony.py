@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gpu_training.core.decide import Outcome, Policy, decide
-from gpu_training.core.observation import observe
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.unit.core.kubernetes_documents import (
     TRAINED,
     Document,
@@ -25,6 +22,9 @@ from tests.unit.core.kubernetes_documents import (
     running,
     succeeded_pod,
 )
+
+from gpu_training.core.decide import Outcome, Policy, decide
+from gpu_training.core.observation import observe
 
 pytestmark = pytest.mark.core
 

@@ -6,6 +6,10 @@ import re
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.unit.core.specs import DATA_DIGEST, IMAGE, OWNER, full_document, identity, spec
+
 from gpu_training.core.naming import (
     PREFIX,
     TaskTry,
@@ -19,10 +23,6 @@ from gpu_training.core.naming import (
     run_hash,
     task_hash,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
-from tests.unit.core.specs import DATA_DIGEST, IMAGE, OWNER, full_document, identity, spec
 
 pytestmark = pytest.mark.core
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from gpu_training.core.documents import parse_time
-from gpu_training.core.observation import observe, observe_job
-from gpu_training.core.pods import ContainerState, observe_pod
-
 from tests.unit.core.kubernetes_documents import (
     JOB_UID,
     NODE,
@@ -25,6 +21,10 @@ from tests.unit.core.kubernetes_documents import (
     terminated,
     waiting,
 )
+
+from gpu_training.core.documents import parse_time
+from gpu_training.core.observation import observe, observe_job
+from gpu_training.core.pods import ContainerState, observe_pod
 
 pytestmark = pytest.mark.core
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from gpu_training.contract import Progress
-from gpu_training.core.progress_text import parse, render
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpu_training.contract import Progress
+from gpu_training.core.progress_text import parse, render
 
 pytestmark = pytest.mark.core
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+
 from gpu_training.core.quantity import parse_quantity
 
 pytestmark = pytest.mark.core

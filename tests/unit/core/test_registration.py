@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gpu_training.core.registration import (
     TAG_FINGERPRINT,
     TAG_GENERATION,
@@ -13,8 +16,6 @@ from gpu_training.core.registration import (
     plan_registration,
     tags_of,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytestmark = pytest.mark.core
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.unit.core.specs import document, full_document, spec
+
 from gpu_training.contract import Variable
 from gpu_training.core.environment import SecretKey
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.resources import GPU_RESOURCE, Resources
 from gpu_training.core.spec import Toleration, parse_training_spec
 from gpu_training.core.volumes import SHARED_MEMORY_PATH, Volume, VolumeSource
-
-from tests.unit.core.specs import document, full_document, spec
 
 pytestmark = pytest.mark.core
 

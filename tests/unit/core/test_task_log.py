@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gpu_training.core.task_log import log_lines
 from hypothesis import given
 from hypothesis import strategies as st
+
+from gpu_training.core.task_log import log_lines
 
 pytestmark = pytest.mark.core
 

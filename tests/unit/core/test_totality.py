@@ -7,20 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpu_training.core.attempts import attempts_of, total_gpu_seconds
-from gpu_training.core.dataversion import DataVersion, parse_data_version
-from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
-from gpu_training.core.documents import parse_time
-from gpu_training.core.errors import ConfigurationError, DataVersionError, GpuTrainingError
-from gpu_training.core.events import EventError, JobReference, TrainingEvent, Work, from_payload, to_payload
-from gpu_training.core.manifest import build_job
-from gpu_training.core.observation import observe
-from gpu_training.core.phase import Wait
-from gpu_training.core.quantity import parse_quantity
-from gpu_training.core.spec import parse_training_spec
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tests.unit.core.damage import anything, damaged
 from tests.unit.core.kubernetes_documents import (
     complete,
@@ -38,6 +26,18 @@ from tests.unit.core.kubernetes_documents import (
     waiting,
 )
 from tests.unit.core.specs import SETTINGS, full_document, identity, spec
+
+from gpu_training.core.attempts import attempts_of, total_gpu_seconds
+from gpu_training.core.dataversion import DataVersion, parse_data_version
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
+from gpu_training.core.documents import parse_time
+from gpu_training.core.errors import ConfigurationError, DataVersionError, GpuTrainingError
+from gpu_training.core.events import EventError, JobReference, TrainingEvent, Work, from_payload, to_payload
+from gpu_training.core.manifest import build_job
+from gpu_training.core.observation import observe
+from gpu_training.core.phase import Wait
+from gpu_training.core.quantity import parse_quantity
+from gpu_training.core.spec import parse_training_spec
 
 pytestmark = pytest.mark.core
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from kubernetes.client import V1EnvVar, V1Job, V1JobSpec, V1PodTemplateSpec, V1ResourceRequirements
+
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.operators.gpu_training import GpuTrainingOperator
-from kubernetes.client import V1EnvVar, V1Job, V1JobSpec, V1PodTemplateSpec, V1ResourceRequirements
 
 pytestmark = pytest.mark.unit
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+
 from gpu_training.contract import Result, ResultStatus
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.decide import Outcome, OutcomeKind

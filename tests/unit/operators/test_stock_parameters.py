@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from kubernetes.client import V1Job, V1JobSpec, V1PodTemplateSpec
+
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.operators.stock_parameters import job_from_document, job_to_document
-from kubernetes.client import V1Job, V1JobSpec, V1PodTemplateSpec
 
 pytestmark = pytest.mark.unit
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.mlflow_service import MlflowServer, free_port
+
 from gpu_training.core.errors import RegistryError
 from gpu_training.core.registration import TAG_FINGERPRINT, TAG_GENERATION, TrainedModel
 from gpu_training.registry.model_registry import ModelRegistry
 from gpu_training.registry.tracking_server import TrackingServer
-
-from tests.mlflow_service import MlflowServer, free_port
 
 pytestmark = pytest.mark.unit
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+
 from gpu_training.core.errors import ConfigurationError, RegistryError
 from gpu_training.registry.tracking_server import SharedEnvironment, TrackingServer, tracking_server
 

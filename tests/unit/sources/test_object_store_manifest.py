@@ -13,14 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.mlflow_service import free_port
+from tests.object_store_service import ObjectStoreServer
+
 from gpu_training.contract import Manifest, ManifestFile, render_manifest
 from gpu_training.core.dataversion import parse_data_version
 from gpu_training.core.errors import ConfigurationError, DataVersionError
 from gpu_training.core.model import DataSettings, DataSourceKind, Verification
 from gpu_training.sources.resolution import DataSourceUnavailable, source_for
-
-from tests.mlflow_service import free_port
-from tests.object_store_service import ObjectStoreServer
 
 pytestmark = pytest.mark.unit
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from stack.airflow_settings import USERS, AirflowSecrets, Connections, connections, settings
 from stack.checkout import base_environment
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from gpu_training.contract import Progress
 from rich.console import Console
+
+from gpu_training.contract import Progress
 from stack.screen import LiveScreen, PlainScreen
 
 pytestmark = pytest.mark.unit

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from stack.record import FILE_NAME, StackRecord
 
 pytestmark = pytest.mark.unit

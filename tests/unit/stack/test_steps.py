@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+
 from stack.steps import Steps, run_together
 
 pytestmark = pytest.mark.unit

@@ -8,10 +8,11 @@ import json
 import pkgutil
 from typing import Any
 
-import gpu_training.triggers
 import pytest
 from airflow.sdk.serde import deserialize, serialize
 from airflow.triggers.base import BaseTrigger
+
+import gpu_training.triggers
 
 pytestmark = pytest.mark.unit
 

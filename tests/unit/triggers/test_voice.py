@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.triggers import voice as voice_module
