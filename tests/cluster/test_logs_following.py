@@ -37,7 +37,7 @@ def log_of(script: str, **changes: object) -> tuple[str, TaskLogRecord]:
 @pytest.mark.case("C069")
 def test_a_thousand_lines_arrive_once_each_though_the_stream_is_cut_again_and_again(proxy: FaultyProxy) -> None:
     proxy.follow(Rule(action=Action.CUT, stream=Stream.LOG, after_s=0.3))
-    say = "import time\nfor n in range(1, 1001): print('line', n, 'of the log'); time.sleep(0.004)"
+    say = "import time\nfor n in range(1, 1001): print('line', n, 'of the log'); time.sleep(0.008)"
     kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
 
     assert kind == "succeeded"
