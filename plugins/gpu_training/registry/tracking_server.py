@@ -12,9 +12,11 @@ from urllib.parse import urlsplit
 
 from gpu_training.core.errors import ConfigurationError, RegistryError
 
-_PROBE_S: Final = 4
+_CONNECT_S: Final = 4
+_ANSWER_S: Final = 6
 _PROBE_RETRIES: Final = 1
-"""For the first question of an exchange: whether anybody is there has to be known in about ten seconds."""
+"""For the first question of an exchange: whether anybody is there has to be known in about ten seconds. A server that is
+there and busy, with twenty registrations at once, say, has a little longer to answer."""
 _TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 _RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _PATIENCE: Final = {_TIMEOUT: "30", _RETRIES: "3"}
@@ -112,12 +114,13 @@ class TrackingServer:
             from mlflow.utils.rest_utils import http_request, verify_rest_response
 
             host, probe = get_default_host_creds(self.uri), "/api/2.0/mlflow/experiments/search"
+            limit = int(settings[_TIMEOUT])
             answer = http_request(
                 host,
                 probe,
                 "POST",
                 json={"max_results": 1},
-                timeout=min(_PROBE_S, int(settings[_TIMEOUT])),
+                timeout=(min(_CONNECT_S, limit), min(_ANSWER_S, limit)),
                 max_retries=min(_PROBE_RETRIES, int(settings[_RETRIES])),
             )
             verify_rest_response(answer, probe)
