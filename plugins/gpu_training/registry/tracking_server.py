@@ -15,8 +15,8 @@ from gpu_training.core.errors import ConfigurationError, RegistryError
 _CONNECT_S: Final = 4
 _ANSWER_S: Final = 6
 _PROBE_RETRIES: Final = 1
-"""For the first question of an exchange: whether anybody is there has to be known in about ten seconds. A server that is
-there and busy, with twenty registrations at once, say, has a little longer to answer."""
+"""For the first question of an exchange: whether anybody is there has to be known in about ten seconds. A server that
+is there and busy, with twenty registrations at once, say, has a little longer to answer."""
 _TIMEOUT: Final = "MLFLOW_HTTP_REQUEST_TIMEOUT"
 _RETRIES: Final = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 _PATIENCE: Final = {_TIMEOUT: "30", _RETRIES: "3"}
