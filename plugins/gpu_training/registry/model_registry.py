@@ -18,6 +18,7 @@ from gpu_training.core.registration import (
     TrainedModel,
     plan_registration,
 )
+from gpu_training.registry.search_filter import quoted, tag_is
 from gpu_training.registry.tracking_server import TrackingServer, registry_error, tracking_server
 
 _CREATION_TRIES: Final = 5
@@ -123,7 +124,7 @@ class ModelRegistry:
         A run that a model version came of stays FINISHED: the same work was trained again, and that failed.
         """
         with self._server.client() as client:
-            if client.search_model_versions(filter_string=f"run_id = {_quoted(run_id)}", max_results=1):
+            if client.search_model_versions(filter_string=f"run_id = {quoted(run_id)}", max_results=1):
                 status = "FINISHED"
             else:
                 status = "KILLED" if killed else "FAILED"
@@ -177,7 +178,7 @@ class ModelRegistry:
     def _runs(self, client: Any, experiment_id: str, fingerprint: str, generation: int) -> list[Any]:
         found = client.search_runs(
             [experiment_id],
-            filter_string=f"{_tag(TAG_FINGERPRINT, fingerprint)} AND {_tag(TAG_GENERATION, str(generation))}",
+            filter_string=f"{tag_is(TAG_FINGERPRINT, fingerprint)} AND {tag_is(TAG_GENERATION, str(generation))}",
             order_by=["attributes.start_time ASC"],
             max_results=100,
         )
@@ -237,7 +238,7 @@ class ModelRegistry:
         return plan.reuse, True
 
     def _known(self, client: Any, trained: TrainedModel) -> list[KnownModelVersion]:
-        name, fingerprint = _quoted(trained.registered_model), _tag(TAG_FINGERPRINT, trained.fingerprint)
+        name, fingerprint = quoted(trained.registered_model), tag_is(TAG_FINGERPRINT, trained.fingerprint)
         found = client.search_model_versions(filter_string=f"name = {name} AND {fingerprint}", max_results=1000)
         return [
             KnownModelVersion(
@@ -266,12 +267,19 @@ class ModelRegistry:
             time.sleep(0.5)
 
     def _move_alias(self, client: Any, name: str, alias: str, version: str, *, reused: bool) -> str:
-        current = client.get_registered_model(name).aliases.get(alias)
-        if current is not None and reused and int(current) > int(version):
-            return str(current)
-        if current is None or str(current) != version:
-            client.set_registered_model_alias(name, alias, version)
-        return version
+        for left in reversed(range(_CREATION_TRIES)):
+            current = client.get_registered_model(name).aliases.get(alias)
+            if current is not None and (str(current) == version or (reused and int(current) > int(version))):
+                return str(current)
+            try:
+                client.set_registered_model_alias(name, alias, version)
+            except Exception as exc:
+                # Two who give a new alias at once: the server's database refuses the second row, in its own words.
+                if "IntegrityError" not in str(exc) or not left:
+                    raise
+            else:
+                return version
+        raise AssertionError("unreachable")  # pragma: no cover
 
     def _refusal(self, message: str, *, transient: bool = False) -> RegistryError:
         server = f"MLflow at {self._server.uri} (connection {self._server.conn_id!r})"
@@ -285,15 +293,3 @@ def _logged_model_id(model_uri: str) -> str | None:
 
 def _exists_already(exc: Exception) -> bool:
     return getattr(exc, "error_code", None) == "RESOURCE_ALREADY_EXISTS"
-
-
-def _tag(name: str, value: str) -> str:
-    return f"tags.`{name}` = {_quoted(value)}"
-
-
-def _quoted(value: str) -> str:
-    # MLflow's filter language has no escape for the quote that a text is in.
-    quote = '"' if "'" in value else "'"
-    if quote in value:
-        raise RegistryError(f"{value!r}: a text with both kinds of quotes can not be searched for", transient=False)
-    return f"{quote}{value}{quote}"
