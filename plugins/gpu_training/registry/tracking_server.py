@@ -168,7 +168,8 @@ def registry_error(server: TrackingServer, exc: Exception) -> RegistryError:
     if "failed with error code 404" in said:
         message = f"{where} answers, but not as MLflow does: {said}. Check host, port and path of the connection"
         return RegistryError(message, transient=False)
-    return RegistryError(f"{where}: {said}", transient=code not in _PERMANENT)
+    # Two writers at the same moment: MLflow calls its database's refusal of the second a bad request.
+    return RegistryError(f"{where}: {said}", transient=code not in _PERMANENT or "IntegrityError" in said)
 
 
 def tracking_server(conn_id: str) -> TrackingServer:

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from gpu_training.core.errors import ConfigurationError, RegistryError
-from gpu_training.registry.tracking_server import SharedEnvironment, TrackingServer, tracking_server
+from gpu_training.registry.tracking_server import SharedEnvironment, TrackingServer, registry_error, tracking_server
 
 pytestmark = pytest.mark.unit
 
@@ -174,3 +174,21 @@ def test_two_logins_never_mix_and_one_login_is_shared() -> None:
         thread.join(30)
     assert sorted(seen) == [(login, login) for login in ("other", "shared", "shared", "third")]
     assert "TEST_LOGIN" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("said", "transient"),
+    [
+        ("(sqlite3.IntegrityError) UNIQUE constraint failed: registered_model_aliases.alias", True),
+        ("(sqlalchemy.exc.IntegrityError) (psycopg2.errors.UniqueViolation) duplicate key value", True),
+        ("the alias is not valid", False),
+    ],
+)
+def test_a_race_in_the_server_s_database_may_be_tried_again_and_a_bad_request_may_not(
+    said: str, transient: bool
+) -> None:
+    class RefusedError(Exception):
+        error_code = "BAD_REQUEST"
+
+    server = TrackingServer(conn_id="mlflow_tracking", uri="http://127.0.0.1:1")
+    assert registry_error(server, RefusedError(said)).transient is transient
