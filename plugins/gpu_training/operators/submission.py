@@ -12,7 +12,7 @@ import yaml
 from gpu_training.contract import Variable
 from gpu_training.core.dataversion import DataVersion, parse_data_version
 from gpu_training.core.decide import Policy
-from gpu_training.core.errors import ClusterRejected, ConfigurationError, JobNameConflict, RegistryError
+from gpu_training.core.errors import ClusterRejected, JobNameConflict
 from gpu_training.core.events import Work
 from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import Identity, TaskTry, fingerprint
@@ -20,6 +20,7 @@ from gpu_training.core.registration import TAG_PREFIX
 from gpu_training.core.spec import TrainingSpec, parse_training_spec
 from gpu_training.core.training_container import RunSettings
 from gpu_training.task_log import TaskLog
+from gpu_training.task_state import close_run
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -68,8 +69,6 @@ def make_plan(training: object, data_version: object, *, deployment: str, owner:
     :raises DataVersionError: the data version is absent or malformed.
     """
     spec = parse_training_spec(training)
-    if spec is None:
-        raise ConfigurationError("training", "<template>", "a template is left in it after rendering")
     version = parse_data_version(data_version)
     identity = Identity(
         model=spec.model,
@@ -145,7 +144,7 @@ class Submission:
         try:
             return run_to_end(ask())
         except (ClusterRejected, JobNameConflict):
-            self._close(run_id)
+            close_run(self.registry.conn_id, run_id, self.log, killed=False)
             raise
 
     def check(self) -> None:
@@ -169,12 +168,6 @@ class Submission:
         for remark in run_to_end(ask()):
             self.log.warning("The API server remarks: %s", remark)
         self.log.info("The API server accepts the Job and its pod")
-
-    def _close(self, run_id: str) -> None:
-        try:
-            self.registry.close_run(run_id)
-        except RegistryError as error:
-            self.log.warning("MLflow run %s is left as it is: %s", run_id, error)
 
     def _document(self, base: Mapping[str, Any], identity: Identity, run_id: str) -> dict[str, Any]:
         settings = RunSettings(

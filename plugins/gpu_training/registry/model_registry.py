@@ -77,6 +77,11 @@ class ModelRegistry:
         return cls(tracking_server(conn_id))
 
     @property
+    def conn_id(self) -> str:
+        """Airflow connection that this came from."""
+        return self._server.conn_id
+
+    @property
     def tracking_uri(self) -> str:
         """Tracking URI without credentials."""
         return self._server.uri
