@@ -192,9 +192,10 @@ def _break_off(request: web.BaseRequest) -> web.StreamResponse:
     """Reset the client's connection; the answer given is never sent."""
     transport = request.transport
     if transport is not None:
-        connection = transport.get_extra_info("socket")
-        with suppress(OSError):
-            # A close that lingers for no time is a reset: socket(7).
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # A transport over TLS has no socket any more when the client has closed its end.
+        if (connection := transport.get_extra_info("socket")) is not None:
+            with suppress(OSError):
+                # A close that lingers for no time is a reset: socket(7).
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
     return web.Response()
