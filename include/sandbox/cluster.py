@@ -16,7 +16,7 @@ from sandbox.control_plane import HOST, Credentials, certificate_user, kubeconfi
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import USUAL, NodeLifecycle
 from sandbox.locks import one_at_a_time
-from sandbox.nodes import KINDS, NodeRequest, Site
+from sandbox.nodes import KINDS, NodeRequest, Site, check_nodes
 from sandbox.plan import Plan, choose_version
 from sandbox.progress import Display
 from sandbox.startup import PROGRAMS, check_processes, start_control_plane
@@ -93,6 +93,7 @@ class Sandbox:
 
     @classmethod
     def _up(cls, folder: Path, plan: Plan, owner_pid: int | None, progress: Callable[[str], None]) -> Sandbox:
+        check_nodes(plan.nodes)
         binaries = find_binaries(progress, sources=plan.sources)
         started = time.monotonic()
         with one_at_a_time(folder / "up", progress):
@@ -150,6 +151,7 @@ class Sandbox:
 
         :raises SandboxError: it ended or did not become Ready in time.
         """
+        check_nodes([node])
         self._launch(node)
         self._await_nodes([node.name])
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
 from sandbox.control_plane import HOST, Credentials
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import NodeLifecycle
@@ -77,6 +78,9 @@ class Site:
 class NodeKind(Protocol):
     """A way to be a node."""
 
+    def obstacle(self) -> str | None:
+        """Say why this machine can not be such a node and what to do about it; None when it can."""
+
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Prepare the node's files and give the processes that make it; they register the node by themselves.
 
@@ -88,6 +92,11 @@ class ProcessNode:
     """A node whose containers are local processes: :mod:`sandbox.agent`."""
 
     GRACE_S = 10.0
+
+    def obstacle(self) -> str | None:
+        """Tell where containers can not have mounts of their own, without which no pod runs."""
+        fault = fault_of_namespaces()
+        return f"this machine gives a pod no mounts of its own ({fault}): {REMEDY}" if fault else None
 
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Write the agent's configuration and give the agent."""
@@ -144,3 +153,15 @@ class ProcessNode:
 
 KINDS: dict[str, NodeKind] = {"process": ProcessNode()}
 """Kinds of nodes by name; another kind is one more entry."""
+
+
+def check_nodes(requests: Iterable[NodeRequest]) -> None:
+    """Refuse nodes that this machine can not have, before minutes are spent on a cluster for them.
+
+    :raises SandboxError: says what is missing and what to do.
+    """
+    for kind in sorted({request.kind for request in requests}):
+        if obstacle := KINDS[kind].obstacle():
+            raise SandboxError(
+                f"nodes of kind {kind} can run no pods here: {obstacle}; or ask for no nodes (--nodes 0)"
+            )
