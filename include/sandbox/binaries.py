@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.building import Build
+from sandbox.building import Build, Edit
 from sandbox.errors import BuildError, SandboxError
 from sandbox.locks import one_at_a_time
 from sandbox.toolchain import SOURCES, Toolchain, find_toolchain
@@ -35,6 +35,8 @@ class Source:
     :param programs: package to build by name of the program.
     :param version_variable: package whose variables carry the version, stamped as release builds do; None where the
         source states its own.
+    :param files: folders of the module that lie beside the programs, under the same path.
+    :param edits: made to the module's source text, for what it leaves no setting for.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Source:
     module: str
     programs: tuple[tuple[str, str], ...]
     version_variable: str | None = None
+    files: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @property
     def version(self) -> str:
@@ -69,6 +73,8 @@ class Source:
         for part in ((self.folder / "go.mod").read_bytes(), (self.folder / "go.sum").read_bytes()):
             content.update(hashlib.sha256(part).digest())
         content.update(f"{self.linker_flags} {self.programs}".encode())
+        if self.files or self.edits:
+            content.update(f"{self.files} {self.edits}".encode())
         return f"{self.name}-{self.version}-linux-{architecture()}-{content.hexdigest()[:12]}"
 
 
@@ -161,11 +167,13 @@ def find_binaries(
 
 
 def is_complete(target: Path, source: Source) -> bool:
-    """Tell whether a cache folder holds all programs of a source, each with the size that its build recorded."""
+    """Tell whether a cache folder holds all that a source gives, each file with the size that its build recorded."""
     try:
         sizes: dict[str, int] = json.loads((target / MANIFEST).read_text())
-        return all((target / name).stat().st_size == sizes[name] for name, _ in source.programs)
-    except (OSError, ValueError, KeyError):
+        return {name for name, _ in source.programs} <= sizes.keys() and all(
+            (target / name).stat().st_size == size for name, size in sizes.items()
+        )
+    except (OSError, ValueError, AttributeError):
         return False
 
 
@@ -182,13 +190,16 @@ def _make(source: Source, target: Path, toolchain: Toolchain, progress: Callable
             packages=packages,
             linker_flags=source.linker_flags,
             output=draft,
+            module=source.module,
+            edits=source.edits,
         )
         build.run(toolchain, progress)
         for name, package in source.programs:
             built = draft / Path(re.sub(r"/v\d+$", "", package)).name
             if built.name != name:
                 built.rename(draft / name)
-        sizes = {name: (draft / name).stat().st_size for name, _ in source.programs}
+        build.copy(toolchain, source.files)
+        sizes = {str(file.relative_to(draft)): file.stat().st_size for file in draft.rglob("*") if file.is_file()}
         (draft / MANIFEST).write_text(json.dumps(sizes))
         draft.chmod(0o755)
         shutil.rmtree(target, ignore_errors=True)

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sandbox.binaries import Source, find_binaries
+from sandbox.building import Edit
 from sandbox.errors import BuildError
 from sandbox.processes import has_variables, snapshot
 from sandbox.waiting import wait_for
@@ -104,6 +106,18 @@ def test_a_truncated_program_is_built_again(source: Source, tmp_path: Path) -> N
     again, told = find(source, tmp_path / "cache")
     assert told
     assert subprocess.run([again], capture_output=True, text=True, check=True).stdout == "v1.2.3 ok\n"
+
+
+def test_a_source_may_edit_its_module_and_keep_folders_of_it(source: Source, tmp_path: Path) -> None:
+    edit = Edit(file="version/version.go", old='gitVersion + " "', new='"edited "')
+    edited = replace(source, edits=(edit,), files=("version",))
+    program, _ = find(edited, tmp_path / "cache")
+    assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "edited ok\n"
+    assert (program.parent / "version" / "version.go").read_text() == PINNED
+    (program.parent / "version" / "version.go").unlink()
+    assert find(edited, tmp_path / "cache")[1]
+    with pytest.raises(BuildError, match=r"version.go has 'no such' 0 times, not once"):
+        find(replace(source, edits=(replace(edit, old="no such"),)), tmp_path / "cache")
 
 
 def test_two_builds_at_once_wait_for_one_another(source: Source, tmp_path: Path) -> None:
