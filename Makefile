@@ -38,7 +38,7 @@ sandbox-status: .venv/.installed ## versions, ports, processes, nodes, pods, mem
 	@$(BIN)/python -m sandbox status $(if $(JSON),--json) $(if $(STATE),--state $(STATE))
 
 sandbox-selftest: .venv/.installed ## prove that each fault of the sandbox has the effect it names
-	$(BIN)/python -m pytest -q tests/cluster/test_sandbox_faults.py tests/cluster/test_sandbox_proxy.py
+	$(BIN)/python -m pytest -q -p tests.cluster.fault_count tests/cluster/test_sandbox_faults.py tests/cluster/test_sandbox_proxy.py
 
 test: .venv/.installed ## every tier that this machine can run, a line a tier
 	$(PYTHON) tests/run_tiers.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -13,22 +14,25 @@ from sandbox import manifests
 from sandbox.api import Api
 from sandbox.binaries import control_plane, find_binaries
 from sandbox.control_plane import HOST, Credentials, certificate_user, kubeconfig, write_secret_json
+from sandbox.disposal import clean, make_way
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import USUAL, NodeLifecycle
 from sandbox.locks import one_at_a_time
 from sandbox.nodes import KINDS, NodeRequest, Site, check_nodes
+from sandbox.obstacles import check_space, explained
 from sandbox.plan import Plan, choose_version
 from sandbox.progress import Display
 from sandbox.startup import PROGRAMS, check_processes, start_control_plane
 from sandbox.state import (
     KUBECONFIG_NAME,
     OPERATOR_KUBECONFIG_NAME,
+    STATE_FOLDER,
+    WAY_OUT,
     ClusterRecord,
     check_folder,
-    remove_entries,
 )
 from sandbox.status import SandboxStatus, is_node_ready, read_status
-from sandbox.supervisor import Supervisor, clean_stale
+from sandbox.supervisor import Supervisor
 from sandbox.waiting import wait_for
 
 __all__ = ["DEFAULT_FOLDER", "NodeRequest", "Sandbox", "SandboxStatus", "clean"]
@@ -36,6 +40,8 @@ __all__ = ["DEFAULT_FOLDER", "NodeRequest", "Sandbox", "SandboxStatus", "clean"]
 DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / ".state" / "sandbox"
 SETTLE_DEADLINE_S = 120.0
 NODE_DEADLINE_S = 120.0
+NEEDED_BYTES = 256 << 20
+"""Twice what a new cluster's folder takes, most of it what etcd sets aside."""
 
 
 class Sandbox:
@@ -84,11 +90,11 @@ class Sandbox:
         :raises SandboxError: it can not be had; the message says why, with the end of the log of what failed.
         """
         folder = folder.resolve()
-        check_folder(folder)
-        running = cls.attach(folder)
-        version = choose_version(kubernetes, running._record.versions["kubernetes"] if running else None, folder)
-        plan = Plan(nodes=nodes, lifecycle=lifecycle, sources=control_plane(version))
-        with closing(Display()) as display:
+        with closing(Display()) as display, explained(STATE_FOLDER, folder, WAY_OUT):
+            check_folder(folder)
+            running = cls.attach(folder)
+            version = choose_version(kubernetes, running._record.versions["kubernetes"] if running else None, folder)
+            plan = Plan(nodes=nodes, lifecycle=lifecycle, sources=control_plane(version))
             return cls._up(folder, plan, owner_pid, progress or display)
 
     @classmethod
@@ -115,11 +121,12 @@ class Sandbox:
         plan: Plan,
         progress: Callable[[str], None],
     ) -> Sandbox:
-        if ended := _end(folder):
-            progress(f"sandbox: ended {len(ended)} processes that a killed one left behind")
+        make_way(folder, progress)
+        check_space(STATE_FOLDER, folder, NEEDED_BYTES, WAY_OUT)
         credentials = Credentials(folder / "certificates")
         credentials.create()
-        supervisor = Supervisor.start(folder, owner_pid=owner_pid)
+        # Killed half way, it has an owner who is gone, whoever it was to belong to.
+        supervisor = Supervisor.start(folder, owner_pid=os.getpid() if owner_pid is None else owner_pid)
         try:
             progress("sandbox: starting the control plane")
             ports = start_control_plane(folder, binaries, supervisor, credentials, lifecycle=plan.lifecycle)
@@ -133,6 +140,8 @@ class Sandbox:
             sandbox = cls(folder, supervisor, record)
             sandbox._settle(plan.nodes, progress)
             record.write(folder)
+            if owner_pid is None:
+                supervisor.release()
         except BaseException:
             supervisor.shutdown()
             raise
@@ -160,7 +169,7 @@ class Sandbox:
 
         :raises SandboxError: there is no such node.
         """
-        processes = self._processes_of(name)
+        processes = self.processes_of(name)
         if not processes:
             raise SandboxError(f"no node is named {name!r}: `python -m sandbox status` lists those that are")
         for process in reversed(processes):
@@ -211,9 +220,10 @@ class Sandbox:
         for name in names:
             log = self.folder / "logs" / f"{self.site.process_name(name)}.log"
             what = f"node {name} to be Ready, whose log is {log}"
-            self._wait(self._processes_of(name), NODE_DEADLINE_S, what, partial(self._is_node_ready, name))
+            self._wait(self.processes_of(name), NODE_DEADLINE_S, what, partial(self._is_node_ready, name))
 
-    def _processes_of(self, node: str) -> list[str]:
+    def processes_of(self, node: str) -> list[str]:
+        """Give the names of a node's own processes, in the order in which they were started; none: no such node."""
         first = self.site.process_name(node)
         return [name for name in self.supervisor.status() if name == first or name.startswith(f"{first}.")]
 
@@ -229,26 +239,3 @@ class Sandbox:
             return condition()
 
         wait_for(is_met, deadline_s, what)
-
-
-def clean(folder: Path) -> None:
-    """End what runs of a folder's cluster, be it up, half up or killed, and remove all of it from the folder.
-
-    :raises SandboxError: the folder holds something else, or a process can not be ended.
-    """
-    folder = folder.resolve()
-    check_folder(folder)
-    if not folder.exists():
-        return
-    with closing(Display()) as display, one_at_a_time(folder / "up", display) as lock:
-        _end(folder)
-        lock.unlink()
-    folder.rmdir()
-
-
-def _end(folder: Path) -> list[int]:
-    if supervisor := Supervisor.attach(folder):
-        supervisor.shutdown()
-    ended = clean_stale(folder)
-    remove_entries(folder)
-    return ended

@@ -32,6 +32,11 @@ FAULTS: dict[str, tuple[Order, str, tuple[tuple[str, dict[str, Any]], ...]]] = {
         (NODE, ("--power", {"action": "store_true", "help": "its machine is off; else it is only cut off"})),
     ),
     "return-node": (nodes.return_node, "a lost node comes back", (NODE,)),
+    "restart-node": (
+        nodes.restart_node,
+        "a node's agent starts anew",
+        (NODE, ("--machine", {"action": "store_true", "help": "the whole machine does: its containers are gone"})),
+    ),
     "reclaim-node": (
         nodes.reclaim_node,
         "a spot node is drained, then gone",
@@ -87,6 +92,11 @@ FAULTS: dict[str, tuple[Order, str, tuple[tuple[str, dict[str, Any]], ...]]] = {
     ),
     "stop": (programs.stop_program, "end a program of the control plane", (PROGRAM,)),
     "start": (programs.start_program, "start it again", (PROGRAM,)),
+    "restart": (
+        programs.restart_program,
+        "end a program of the control plane and start it again",
+        (PROGRAM, ("--kill", {"action": "store_true", "help": "as by a crash, without notice"})),
+    ),
     "pause": (programs.pause_program, "freeze a program of the control plane", (PROGRAM,)),
     "resume": (programs.resume_program, "let it go on", (PROGRAM,)),
     "fill-quota": (

@@ -10,6 +10,7 @@ from sandbox.api import Api
 from sandbox.control_plane import HOST, Credentials, Ports, processes
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import USUAL, NodeLifecycle
+from sandbox.obstacles import MEBIBYTE, free_bytes
 from sandbox.supervisor import Supervisor
 from sandbox.waiting import wait_for
 
@@ -81,4 +82,6 @@ def check_processes(folder: Path, supervisor: Supervisor, names: Collection[str]
         log = folder / "logs" / f"{name}.log"
         end = "\n".join(log.read_text(errors="replace").splitlines()[-SHOWN_LINES:])
         error = PortTakenError if IN_USE in end else SandboxError
-        raise error(f"{name} ended with exit code {status.exit_code}, the end of {log} is:\n{end}")
+        # What a full disk does to a program is not in its log.
+        full = f"; the disk of {folder} is full" if free_bytes(folder) < MEBIBYTE else ""
+        raise error(f"{name} ended with exit code {status.exit_code}{full}, the end of {log} is:\n{end}")

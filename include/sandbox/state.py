@@ -20,6 +20,8 @@ LOCK_NAME = "up.lock"
 ENTRIES = (
     "certificates",
     "etcd",
+    "kueue",
+    "kwok",
     "logs",
     "nodes",
     "proxy",
@@ -30,7 +32,10 @@ ENTRIES = (
     RECORD_NAME,
     SOCKET_NAME,
 )
-"""All that a sandbox makes in its folder, besides the lock."""
+"""All that a sandbox makes in its folder, besides the lock and drafts, whose names end with `.new`."""
+DRAFTS = tuple(f"{name}.new" for name in ENTRIES)
+STATE_FOLDER = "state folder"
+WAY_OUT = "give another folder (--state DIR)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,8 @@ def check_folder(folder: Path) -> None:
     """
     if folder.exists() and not folder.is_dir():
         raise SandboxError(f"state folder {folder} is no folder: give another one")
-    foreign = sorted({entry.name for entry in folder.iterdir()} - {*ENTRIES, LOCK_NAME}) if folder.exists() else []
+    found = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
+    foreign = sorted(found - {*ENTRIES, *DRAFTS, LOCK_NAME})
     if foreign:
         raise SandboxError(
             f"state folder {folder} holds {foreign[0]}, which is no sandbox's: give an empty or new folder"
@@ -78,7 +84,7 @@ def check_folder(folder: Path) -> None:
 
 def remove_entries(folder: Path) -> None:
     """Remove all that a sandbox left in its folder, besides the lock."""
-    for name in ENTRIES:
+    for name in (*ENTRIES, *DRAFTS):
         path = folder / name
         if path.is_dir():
             _remove_tree(path)

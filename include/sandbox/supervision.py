@@ -130,7 +130,9 @@ class Supervision:
             writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
         except (ValueError, ConnectionError) as error:
-            print(f"a request was given up: {error}", file=sys.stderr, flush=True)
+            # The log's disk may be full.
+            with contextlib.suppress(OSError):
+                print(f"a request was given up: {error}", file=sys.stderr, flush=True)
         finally:
             writer.close()
             self._answering.discard(asyncio.current_task())
@@ -142,6 +144,7 @@ class Supervision:
             "remove": self._obey_remove,
             "signal": self._obey_signal,
             "restart": self._obey_restart,
+            "release": self._obey_release,
             "status": self._obey_status,
             "shutdown": self._obey_shutdown,
         }
@@ -163,10 +166,17 @@ class Supervision:
     async def _obey_signal(self, name: str, signum: int) -> None:
         self._named(name).signal(signum)
 
-    async def _obey_restart(self, name: str) -> int:
+    async def _obey_restart(self, name: str, alone: bool) -> int:
         child = self._named(name)
-        await self._stop(child, child.spec.grace_s)
+        if alone:
+            child.signal(signal.SIGKILL)
+            await child.ended.wait()
+        else:
+            await self._stop(child, child.spec.grace_s)
         return self._run(child.spec)
+
+    async def _obey_release(self) -> None:
+        self.owner = None
 
     async def _obey_status(self) -> dict[str, Any]:
         return {name: asdict(child.status()) for name, child in self.children.items()}
@@ -185,7 +195,13 @@ class Supervision:
         self.children.pop(spec.name, None)
         self.children[spec.name] = child
         self.started.append((child.pid, child.start))
-        self._write_record()
+        try:
+            self._write_record()
+        except OSError:
+            # What is not written down would not be found again.
+            child.signal(signal.SIGKILL)
+            del self.children[spec.name], self.started[-1]
+            raise
         return child.pid
 
     def _named(self, name: str) -> Child:

@@ -99,9 +99,16 @@ class Supervisor:
         """Send a signal to the process itself, not to what it started."""
         self._ask("signal", name=name, signum=int(signum))
 
-    def restart(self, name: str) -> int:
-        """Stop a process if it runs, start it again from the same spec, give the new pid."""
-        return int(self._ask("restart", wait_s=END_DEADLINE_S, name=name))
+    def restart(self, name: str, *, alone: bool = False) -> int:
+        """Stop a process if it runs, start it again from the same spec, give the new pid.
+
+        :param alone: kill the process itself, without notice; what it started runs on and still is its own.
+        """
+        return int(self._ask("restart", wait_s=END_DEADLINE_S, name=name, alone=alone))
+
+    def release(self) -> None:
+        """Outlive the owner from now on."""
+        self._ask("release")
 
     def status(self) -> dict[str, ProcessStatus]:
         """Give how each process stands, in the order in which they were started; those that ended too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
+from sandbox.control_plane import HOST
 from sandbox.errors import SandboxError
 from sandbox.faults import access, nodes, pods, programs
 from sandbox.lifecycle import SHORT
@@ -42,29 +44,38 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     sandbox.down()
 
 
-def start(sandbox: Sandbox, namespace: str, script: str, *, node: str = VICTIM, kind: str = "pods") -> str:
-    """Have a script run on a node, as a pod or a Job; give the path of the object."""
+def start(
+    sandbox: Sandbox,
+    namespace: str,
+    script: str,
+    *,
+    kind: str = "pods",
+    name: str = "training",
+    gpus: int = 1,
+    restart_policy: str = "Never",
+) -> str:
+    """Have a script run on the victim, as a pod or a Job; give the path of the object."""
     container = {
         "name": "train",
         "image": "sandbox-shell:1",
         "command": ["sh", "-c", script],
-        "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "100m", "memory": "64Mi"}},
+        "resources": {"limits": {"nvidia.com/gpu": str(gpus), "cpu": "100m", "memory": "64Mi"}},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     spec = {
         "containers": [container],
-        "restartPolicy": "Never",
+        "restartPolicy": restart_policy,
         "serviceAccountName": "training",
         "terminationGracePeriodSeconds": 5,
-        "nodeSelector": {"kubernetes.io/hostname": node},
+        "nodeSelector": {"kubernetes.io/hostname": VICTIM},
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
     }
     group = "/apis/batch/v1" if kind == "jobs" else "/api/v1"
     path = f"{group}/namespaces/{namespace}/{kind}"
     body = {"backoffLimit": 0, "template": {"spec": spec}} if kind == "jobs" else spec
-    sandbox.api.request("POST", path, {"metadata": {"name": "training"}, "spec": body})
-    return f"{path}/training"
+    sandbox.api.request("POST", path, {"metadata": {"name": name}, "spec": body})
+    return f"{path}/{name}"
 
 
 def read(sandbox: Sandbox, path: str) -> Document | None:
@@ -122,6 +133,7 @@ def await_lost(sandbox: Sandbox, name: str) -> None:
     wait_for(is_unknown, DEADLINE_S, f"node {name} to be missed")
 
 
+@pytest.mark.fault("lose-node", "return-node")
 @pytest.mark.parametrize("power", [False, True], ids=["cut off", "machine off"])
 def test_a_lost_node_is_missed_and_its_pods_are_given_up(
     sandbox: Sandbox, namespace: str, tmp_path: Path, power: bool
@@ -144,6 +156,7 @@ def test_a_lost_node_is_missed_and_its_pods_are_given_up(
     assert not beats(beat)
 
 
+@pytest.mark.fault("reclaim-node")
 def test_a_reclaimed_node_gives_notice_and_is_gone_when_it_is_over(
     sandbox: Sandbox, namespace: str, tmp_path: Path
 ) -> None:
@@ -158,6 +171,7 @@ def test_a_reclaimed_node_gives_notice_and_is_gone_when_it_is_over(
     await_gone(sandbox, pod)
 
 
+@pytest.mark.fault("delete-node")
 def test_a_deleted_node_stays_away_until_it_is_made_anew(sandbox: Sandbox) -> None:
     nodes.delete_node(sandbox, VICTIM)
     time_to_come_back = time.monotonic() + 2 * SHORT.status_s
@@ -167,6 +181,7 @@ def test_a_deleted_node_stays_away_until_it_is_made_anew(sandbox: Sandbox) -> No
     sandbox.add_node(NodeRequest(name=VICTIM))
 
 
+@pytest.mark.fault("cordon", "uncordon")
 def test_a_cordoned_node_gets_no_pod_until_it_is_uncordoned(sandbox: Sandbox, namespace: str) -> None:
     nodes.cordon_node(sandbox, VICTIM)
     pod = start(sandbox, namespace, "exit 0")
@@ -175,6 +190,7 @@ def test_a_cordoned_node_gets_no_pod_until_it_is_uncordoned(sandbox: Sandbox, na
     wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
 
 
+@pytest.mark.fault("drop-gpus", "restore-gpus")
 def test_a_node_without_gpus_gets_no_pod_until_they_are_back(sandbox: Sandbox, namespace: str) -> None:
     nodes.drop_gpus(sandbox, VICTIM)
     node = read(sandbox, f"/api/v1/nodes/{VICTIM}")
@@ -186,6 +202,7 @@ def test_a_node_without_gpus_gets_no_pod_until_they_are_back(sandbox: Sandbox, n
     wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
 
 
+@pytest.mark.fault("press", "relieve")
 def test_a_node_under_pressure_is_tainted_until_it_is_relieved(sandbox: Sandbox, namespace: str) -> None:
     def taints() -> set[str]:
         node = read(sandbox, f"/api/v1/nodes/{VICTIM}") or {}
@@ -202,12 +219,18 @@ def test_a_node_under_pressure_is_tainted_until_it_is_relieved(sandbox: Sandbox,
         nodes.press_node(sandbox, VICTIM, "Boredom")
 
 
-def container_state(sandbox: Sandbox, pod: str) -> dict[str, Any]:
+def container_status(sandbox: Sandbox, pod: str) -> dict[str, Any]:
     statuses = (read(sandbox, pod) or {"status": {}})["status"].get("containerStatuses") or [{"state": {}}]
-    state: dict[str, Any] = statuses[0]["state"]
+    status: dict[str, Any] = statuses[0]
+    return status
+
+
+def container_state(sandbox: Sandbox, pod: str) -> dict[str, Any]:
+    state: dict[str, Any] = container_status(sandbox, pod)["state"]
     return state
 
 
+@pytest.mark.fault("refuse-image", "admit-image")
 def test_a_refused_image_is_not_pulled_until_it_is_admitted(sandbox: Sandbox, namespace: str) -> None:
     pods.refuse_image(
         sandbox, VICTIM, "sandbox-shell", message="toomanyrequests: you have reached your pull rate limit"
@@ -223,6 +246,7 @@ def test_a_refused_image_is_not_pulled_until_it_is_admitted(sandbox: Sandbox, na
     wait_for(phase_is(sandbox, pod, "Succeeded"), DEADLINE_S, "the pod's end")
 
 
+@pytest.mark.fault("slow-image")
 def test_a_slow_image_delays_its_container(sandbox: Sandbox, namespace: str) -> None:
     pods.slow_image(sandbox, VICTIM, "sandbox-shell", delay_s=2)
     started = time.monotonic()
@@ -234,6 +258,7 @@ def test_a_slow_image_delays_its_container(sandbox: Sandbox, namespace: str) -> 
     pods.admit_image(sandbox, VICTIM, "sandbox-shell")
 
 
+@pytest.mark.fault("fail-container")
 @pytest.mark.parametrize(
     ("end", "told"),
     [
@@ -272,6 +297,7 @@ def test_an_end_that_can_not_be_is_refused(sandbox: Sandbox, end: dict[str, int]
         pods.fail_container(sandbox, "any", "pod", **end)  # type: ignore[arg-type]
 
 
+@pytest.mark.fault("fail-pod")
 def test_a_node_evicts_a_pod(sandbox: Sandbox, namespace: str) -> None:
     job = start(sandbox, namespace, "trap 'exit 7' TERM; sleep 600 & wait", kind="jobs")
     (found,) = wait_for(lambda: pods_of(sandbox, namespace), DEADLINE_S, "the Job's pod")
@@ -286,15 +312,66 @@ def test_a_node_evicts_a_pod(sandbox: Sandbox, namespace: str) -> None:
     assert container_state(sandbox, path)["terminated"]["exitCode"] == 7
 
 
-def test_an_unknown_node_or_program_is_told(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxError, match="no node is named 'gpu-9'"):
-        nodes.lose_node(sandbox, "gpu-9")
-    with pytest.raises(SandboxError, match="no node is named 'gpu-9'"):
-        nodes.press_node(sandbox, "gpu-9")
-    with pytest.raises(SandboxError, match="no program is named 'kubelet'; known are etcd, kube-apiserver"):
-        programs.pause_program(sandbox, "kubelet")
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (lambda each: nodes.lose_node(each, "gpu-9"), "no node is named 'gpu-9'; known are gpu-1, gpu-2"),
+        (lambda each: nodes.press_node(each, "gpu-9"), "no node is named 'gpu-9'; known are gpu-1, gpu-2"),
+        (lambda each: nodes.cordon_node(each, "gpu-9"), "no node is named 'gpu-9'; known are gpu-1, gpu-2"),
+        (lambda each: nodes.delete_node(each, "gpu-9"), "no node is named 'gpu-9'; known are gpu-1, gpu-2"),
+        (lambda each: programs.restart_program(each, "kubelet"), "no program is named 'kubelet'; known are etcd, kube"),
+        (lambda each: pods.fail_pod(each, "nowhere", "any"), "no namespace is named 'nowhere'; known are default, gpu"),
+        (
+            lambda each: pods.fail_pod(each, "gpu-training", "any"),
+            "no pod of namespace gpu-training is named 'any'; known",
+        ),
+        (lambda each: access.fill_quota(each, "nowhere"), "no namespace is named 'nowhere'"),
+        (lambda each: access.fill_quota(each, "gpu-training", gpus=-1), "gpus is -1: give a whole number from 0 up"),
+        (lambda each: access.free_quota(each, "gpu-training"), "namespace gpu-training has no quota of fill-quota"),
+    ],
+)
+def test_a_name_that_nothing_has_is_told_with_those_that_are_known(
+    sandbox: Sandbox, order: Callable[[Sandbox], None], message: str
+) -> None:
+    with pytest.raises(SandboxError, match=message):
+        order(sandbox)
 
 
+@pytest.mark.fault("restart-node")
+def test_a_node_whose_agent_is_killed_and_restarted_keeps_its_pods(
+    sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    beat = tmp_path / "beat"
+    pod = start(sandbox, namespace, f"trap 'exit 0' USR1; echo $$ > {beat}.pid; {ALIVE.format(beat=beat)}")
+    await_running(sandbox, pod)
+    wait_for(beat.exists, DEADLINE_S, "a first beat")
+    agent = sandbox.supervisor.status()[sandbox.site.process_name(VICTIM)].pid
+    nodes.restart_node(sandbox, VICTIM)
+    assert sandbox.supervisor.status()[sandbox.site.process_name(VICTIM)].pid != agent
+    assert beats(beat)
+    pods.fail_container(sandbox, namespace, "training", exit_code=9)
+    wait_for(phase_is(sandbox, pod, "Failed"), DEADLINE_S, "the pod's end, seen by the new agent")
+    assert (container_state(sandbox, pod)["terminated"]["exitCode"], beats(beat)) == (9, False)
+
+
+@pytest.mark.fault("restart-node")
+def test_a_node_whose_machine_restarts_restarts_or_fails_its_pods_as_they_say(
+    sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    lasting = f"echo run >> {runs}; sleep 600"
+    ended = start(sandbox, namespace, lasting, gpus=0)
+    restarted = start(sandbox, namespace, lasting, gpus=0, name="lasting", restart_policy="OnFailure")
+    await_running(sandbox, ended)
+    await_running(sandbox, restarted)
+    wait_for(lambda: runs.exists() and runs.read_text().count("run") == 2, DEADLINE_S, "both to run")
+    nodes.restart_node(sandbox, VICTIM, machine=True)
+    wait_for(phase_is(sandbox, ended, "Failed"), DEADLINE_S, "the end of a pod that is not to be restarted")
+    wait_for(lambda: runs.read_text().count("run") == 3, DEADLINE_S, "the second run of the other")
+    wait_for(lambda: container_status(sandbox, restarted).get("restartCount") == 1, DEADLINE_S, "its count of restarts")
+
+
+@pytest.mark.fault("stop", "start")
 def test_a_stopped_api_server_refuses_connections_and_forgets_nothing(sandbox: Sandbox, namespace: str) -> None:
     programs.stop_program(sandbox, "kube-apiserver")
     with pytest.raises(ApiError, match="Connection refused"):
@@ -303,6 +380,7 @@ def test_a_stopped_api_server_refuses_connections_and_forgets_nothing(sandbox: S
     assert sandbox.api.exists(f"/api/v1/namespaces/{namespace}")
 
 
+@pytest.mark.fault("pause", "resume")
 def test_a_paused_api_server_takes_connections_and_does_not_answer(sandbox: Sandbox) -> None:
     programs.pause_program(sandbox, "kube-apiserver")
     with pytest.raises(ApiError, match="timed out"):
@@ -311,6 +389,30 @@ def test_a_paused_api_server_takes_connections_and_does_not_answer(sandbox: Sand
     assert sandbox.api.request("GET", "/version")["major"] == "1"
 
 
+@pytest.mark.fault("restart")
+@pytest.mark.parametrize("kill", [False, True], ids=["asked", "killed"])
+@pytest.mark.parametrize("program", ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"])
+def test_a_restarted_program_is_another_process_and_the_cluster_works_on(
+    sandbox: Sandbox, namespace: str, program: str, kill: bool
+) -> None:
+    before = sandbox.supervisor.status()[program].pid
+    programs.restart_program(sandbox, program, kill=kill)
+    assert sandbox.supervisor.status()[program].pid != before
+    job = start(sandbox, namespace, "exit 0", kind="jobs")
+    wait_for(lambda: "Complete" in conditions(read(sandbox, job)), DEADLINE_S, "a Job's end after it")
+
+
+def test_a_port_taken_while_its_program_was_stopped_is_told_at_once(sandbox: Sandbox) -> None:
+    programs.stop_program(sandbox, "kube-apiserver")
+    with socket.create_server((HOST, urlsplit(sandbox.api_url).port or 0)):
+        started = time.monotonic()
+        with pytest.raises(SandboxError, match=r"kube-apiserver ended with exit code 1, (.|\n)*address already in use"):
+            programs.start_program(sandbox, "kube-apiserver")
+        assert time.monotonic() - started < 10
+    programs.start_program(sandbox, "kube-apiserver")
+
+
+@pytest.mark.fault("stop", "start")
 def test_without_etcd_the_api_server_is_not_ready(sandbox: Sandbox) -> None:
     programs.stop_program(sandbox, "etcd")
     wait_for(lambda: not sandbox.api.is_ready(), DEADLINE_S, "the API server to miss etcd")
@@ -318,6 +420,7 @@ def test_without_etcd_the_api_server_is_not_ready(sandbox: Sandbox) -> None:
     assert sandbox.api.exists("/api/v1/nodes/gpu-1")
 
 
+@pytest.mark.fault("stop", "start")
 def test_without_a_controller_manager_a_job_has_no_pod(sandbox: Sandbox, namespace: str) -> None:
     programs.stop_program(sandbox, "kube-controller-manager")
     start(sandbox, namespace, "exit 0", kind="jobs")
@@ -328,6 +431,7 @@ def test_without_a_controller_manager_a_job_has_no_pod(sandbox: Sandbox, namespa
     wait_for(lambda: len(pods_of(sandbox, namespace)) == 2, DEADLINE_S, "the Job's pod")
 
 
+@pytest.mark.fault("pause", "resume")
 def test_without_a_scheduler_a_pod_has_no_node(sandbox: Sandbox, namespace: str) -> None:
     programs.pause_program(sandbox, "kube-scheduler")
     job = start(sandbox, namespace, "exit 0", kind="jobs")
@@ -337,6 +441,7 @@ def test_without_a_scheduler_a_pod_has_no_node(sandbox: Sandbox, namespace: str)
     wait_for(lambda: "Complete" in conditions(read(sandbox, job)), DEADLINE_S, "the Job's end")
 
 
+@pytest.mark.fault("fill-quota", "free-quota")
 def test_a_filled_quota_keeps_pods_away_until_it_is_freed(sandbox: Sandbox, namespace: str) -> None:
     access.fill_quota(sandbox, namespace)
     job = start(sandbox, namespace, "exit 0", kind="jobs")
@@ -351,6 +456,7 @@ def test_a_filled_quota_keeps_pods_away_until_it_is_freed(sandbox: Sandbox, name
     wait_for(lambda: "Complete" in conditions(read(sandbox, job)), DEADLINE_S, "the Job's end")
 
 
+@pytest.mark.fault("rotate-token")
 def test_a_rotated_token_ends_the_one_before(sandbox: Sandbox) -> None:
     before, trust, host = credentials(sandbox)
     assert status_with(before, trust, host) == http.client.OK
@@ -395,7 +501,7 @@ def test_faults_are_commands_too(sandbox: Sandbox, tmp_path: Path) -> None:
     told = command("lose-node", "gpu-9", "--power", *state)
     assert (told.returncode, told.stderr) == (
         1,
-        "no node is named 'gpu-9': `python -m sandbox status` lists those that are\n",
+        "no node is named 'gpu-9'; known are gpu-1, gpu-2\n",
     )
     script = tmp_path / "script.json"
     script.write_text('{"rules": [{"action": "explode"}]}')

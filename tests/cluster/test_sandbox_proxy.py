@@ -16,7 +16,7 @@ import pytest
 
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
-from sandbox.proxy import FaultyProxy, start_proxy, stop_proxy
+from sandbox.proxy import FaultyProxy, cut_proxy_streams, start_proxy, stop_proxy
 from sandbox.proxy_script import Action, Rule, Stream
 
 pytestmark = pytest.mark.cluster
@@ -76,6 +76,7 @@ def test_a_user_with_a_client_certificate_is_refused(sandbox: Sandbox, tmp_path:
         FaultyProxy(sandbox, tmp_path, sandbox.kubeconfig)
 
 
+@pytest.mark.fault("proxy answer")
 @pytest.mark.parametrize("status", [401, 403, 409, 410, 429, 500, 503])
 def test_an_answer_is_given_as_often_as_ordered(namespace: str, faulty: FaultyProxy, status: int) -> None:
     faulty.follow(Rule(action=Action.ANSWER, path="/jobs", status=status, count=1, retry_after_s=2))
@@ -104,6 +105,7 @@ def writer(sandbox: Sandbox, namespace: str, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.fault("proxy lose-reply", "proxy reset")
 @pytest.mark.parametrize(("action", "written"), [(Action.LOSE_REPLY, True), (Action.RESET, False)])
 def test_a_lost_reply_was_a_write_and_a_reset_was_none(
     sandbox: Sandbox, namespace: str, writer: Path, tmp_path: Path, action: Action, written: bool
@@ -115,6 +117,7 @@ def test_a_lost_reply_was_a_write_and_a_reset_was_none(
     assert ("made" in names(sandbox, namespace)) is written
 
 
+@pytest.mark.fault("proxy stall")
 def test_a_stalled_write_is_done_and_never_answered(
     sandbox: Sandbox, namespace: str, writer: Path, tmp_path: Path
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_stalled_write_is_done_and_never_answered(
     assert "made" in names(sandbox, namespace)
 
 
+@pytest.mark.fault("proxy forward")
 def test_a_delay_delays_and_changes_nothing(namespace: str, faulty: FaultyProxy) -> None:
     faulty.follow(Rule(action=Action.FORWARD, delay_s=0.5, count=1))
     started = time.monotonic()
@@ -133,6 +137,7 @@ def test_a_delay_delays_and_changes_nothing(namespace: str, faulty: FaultyProxy)
     assert json.load(answer)["kind"] == "JobList"
 
 
+@pytest.mark.fault("proxy cut")
 def test_a_watch_breaks_off_after_so_many_bytes(namespace: str, writer: Path, sandbox: Sandbox, tmp_path: Path) -> None:
     sandbox.api.request("POST", config_maps(namespace), config_map("one"))
     with FaultyProxy(sandbox, tmp_path, writer) as proxy:
@@ -145,6 +150,7 @@ def test_a_watch_breaks_off_after_so_many_bytes(namespace: str, writer: Path, sa
         assert len(plain.read()) > 1000
 
 
+@pytest.mark.fault("proxy cut")
 def test_a_watch_breaks_off_after_so_many_seconds(namespace: str, faulty: FaultyProxy) -> None:
     faulty.follow(Rule(action=Action.CUT, stream=Stream.WATCH, after_s=0.3))
     watch = Client(faulty.kubeconfig).ask("GET", f"/apis/batch/v1/namespaces/{namespace}/jobs?watch=true")
@@ -153,6 +159,7 @@ def test_a_watch_breaks_off_after_so_many_seconds(namespace: str, faulty: Faulty
         watch.read()
 
 
+@pytest.mark.fault("proxy stall")
 def test_a_watch_falls_silent_until_it_is_cut(sandbox: Sandbox, namespace: str, writer: Path, tmp_path: Path) -> None:
     sandbox.api.request("POST", config_maps(namespace), config_map("one"))
     with FaultyProxy(sandbox, tmp_path, writer) as proxy:
@@ -168,6 +175,7 @@ def test_a_watch_falls_silent_until_it_is_cut(sandbox: Sandbox, namespace: str, 
             other.read(1)
 
 
+@pytest.mark.fault("proxy expire")
 def test_an_expired_watch_says_so_in_its_stream(namespace: str, faulty: FaultyProxy) -> None:
     faulty.follow(Rule(action=Action.EXPIRE))
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
@@ -177,12 +185,17 @@ def test_an_expired_watch_says_so_in_its_stream(namespace: str, faulty: FaultyPr
     assert json.load(Client(faulty.kubeconfig).ask("GET", jobs))["kind"] == "JobList"
 
 
+@pytest.mark.fault("proxy", "cut-proxy", "stop-proxy")
 def test_the_sandboxs_own_proxy_follows_its_script_until_it_is_stopped(sandbox: Sandbox, namespace: str) -> None:
     jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
     kubeconfig = start_proxy(sandbox, [Rule(action=Action.ANSWER, status=503)])
     assert Client(kubeconfig).ask("GET", jobs).status == 503
     assert start_proxy(sandbox) == kubeconfig
     assert Client(kubeconfig).ask("GET", jobs).status == 200
+    watch = Client(kubeconfig).ask("GET", f"{jobs}?watch=true")
+    cut_proxy_streams(sandbox)
+    with pytest.raises((ConnectionError, ssl.SSLError, http.client.IncompleteRead)):
+        watch.read()
     stop_proxy(sandbox)
     with pytest.raises(ConnectionError):
         Client(kubeconfig).ask("GET", jobs)

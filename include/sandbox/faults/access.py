@@ -8,6 +8,8 @@ from pathlib import Path
 from sandbox import manifests
 from sandbox.cluster import Sandbox
 from sandbox.control_plane import write_secret_json
+from sandbox.errors import SandboxError
+from sandbox.faults.names import check_namespace
 from sandbox.proxy import proxy_folder
 from sandbox.status import GPU_RESOURCE
 from sandbox.waiting import wait_for
@@ -19,8 +21,11 @@ QUOTA_DEADLINE_S = 30.0
 def fill_quota(sandbox: Sandbox, namespace: str, *, gpus: int = 0) -> None:
     """Leave a namespace a quota of so many GPUs in all; returns once it is in force. Pods that run stay.
 
-    :raises sandbox.api.ApiError: there is no such namespace.
+    :raises SandboxError: there is no such namespace, or `gpus` is no number of GPUs.
     """
+    if gpus < 0:
+        raise SandboxError(f"gpus is {gpus}: give a whole number from 0 up")
+    check_namespace(sandbox, namespace)
     hard = {f"requests.{GPU_RESOURCE}": str(gpus)}
     metadata = {"name": QUOTA, "namespace": namespace}
     sandbox.api.apply({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": hard}})
@@ -35,8 +40,11 @@ def fill_quota(sandbox: Sandbox, namespace: str, *, gpus: int = 0) -> None:
 def free_quota(sandbox: Sandbox, namespace: str) -> None:
     """Take the quota of :func:`fill_quota` away.
 
-    :raises sandbox.api.ApiError: there is none.
+    :raises SandboxError: there is none, or no such namespace.
     """
+    check_namespace(sandbox, namespace)
+    if not sandbox.api.exists(_quota_path(namespace)):
+        raise SandboxError(f"namespace {namespace} has no quota of fill-quota to free")
     sandbox.api.request("DELETE", _quota_path(namespace))
 
 

@@ -8,6 +8,7 @@ from sandbox.api import Api
 from sandbox.cluster import Sandbox
 from sandbox.control_plane import HOST
 from sandbox.errors import SandboxError
+from sandbox.faults.names import node_named
 
 
 def tell_agent(sandbox: Sandbox, node: str, method: str, path: str, order: dict[str, object]) -> None:
@@ -19,7 +20,10 @@ def tell_agent(sandbox: Sandbox, node: str, method: str, path: str, order: dict[
     try:
         port = json.loads(ready.read_text())["port"]
     except OSError as error:
-        raise SandboxError(f"no node is named {node!r}: `python -m sandbox status` lists those that are") from error
+        node_named(sandbox, node)
+        raise SandboxError(
+            f"node {node} is not of kind process, and only such a one can be ordered to do this"
+        ) from error
     credentials = sandbox.site.credentials
     agent = Api(f"https://{HOST}:{port}", credentials.cluster.certificate, credentials.pair("node-client"))
     agent.request(method, path, order)

@@ -5,6 +5,7 @@ How soon the cluster notices is a matter of :class:`sandbox.lifecycle.NodeLifecy
 
 from __future__ import annotations
 
+import datetime
 import http.client
 import shutil
 import signal
@@ -14,8 +15,8 @@ from typing import Any
 
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
-from sandbox.errors import SandboxError
 from sandbox.faults.agents import tell_agent
+from sandbox.faults.names import node_named, node_processes
 from sandbox.status import GPU_RESOURCE, is_node_ready
 from sandbox.waiting import wait_for
 
@@ -31,11 +32,11 @@ def lose_node(sandbox: Sandbox, name: str, *, power: bool = False) -> None:
     :param power: the machine is off, its containers end unseen; else it is cut off and they run on.
     :raises SandboxError: there is no such node.
     """
-    process = _process_of(sandbox, name)
-    if power:
-        sandbox.supervisor.stop(process, grace_s=0)
-    else:
-        sandbox.supervisor.signal(process, signal.SIGSTOP)
+    for process in reversed(node_processes(sandbox, name)):
+        if power:
+            sandbox.supervisor.stop(process, grace_s=0)
+        else:
+            sandbox.supervisor.signal(process, signal.SIGSTOP)
 
 
 def return_node(sandbox: Sandbox, name: str) -> None:
@@ -43,12 +44,28 @@ def return_node(sandbox: Sandbox, name: str) -> None:
 
     :raises SandboxError: there is no such node, or it is not Ready in time.
     """
-    process = _process_of(sandbox, name)
-    if sandbox.supervisor.status()[process].alive:
-        sandbox.supervisor.signal(process, signal.SIGCONT)
-    else:
-        sandbox.supervisor.restart(process)
-    wait_for(lambda: _is_ready(sandbox, name), NODE_DEADLINE_S, f"node {name} to be Ready again")
+    status, since = sandbox.supervisor.status(), time.time()
+    for process in node_processes(sandbox, name):
+        if status[process].alive:
+            sandbox.supervisor.signal(process, signal.SIGCONT)
+        else:
+            sandbox.supervisor.restart(process)
+    _await_back(sandbox, name, since)
+
+
+def restart_node(sandbox: Sandbox, name: str, *, machine: bool = False) -> None:
+    """Have a node's agent killed and started again, and wait until the node is Ready. Its containers run on meanwhile.
+
+    :param machine: the whole machine starts anew: its containers are gone, and the agent restarts or fails each pod as
+        its restart policy says.
+    :raises SandboxError: there is no such node, or it is not Ready in time.
+    """
+    processes, since = node_processes(sandbox, name), time.time()
+    if machine:
+        lose_node(sandbox, name, power=True)
+    for process in processes:
+        sandbox.supervisor.restart(process, alone=not machine)
+    _await_back(sandbox, name, since)
 
 
 def reclaim_node(sandbox: Sandbox, name: str, *, notice_s: float = 30.0) -> None:
@@ -59,14 +76,15 @@ def reclaim_node(sandbox: Sandbox, name: str, *, notice_s: float = 30.0) -> None
 
     :raises SandboxError: there is no such node.
     """
-    process, end = _process_of(sandbox, name), time.monotonic() + notice_s
-    taints = _node(sandbox, name)["spec"].get("taints") or []
+    processes, end = node_processes(sandbox, name), time.monotonic() + notice_s
+    taints = node_named(sandbox, name)["spec"].get("taints") or []
     _patch(sandbox, name, {"spec": {"unschedulable": True, "taints": [*taints, SPOT_TAINT]}})
     for pod in _pods_on(sandbox, name):
         _evict(sandbox, pod)
     time.sleep(max(0.0, end - time.monotonic()))
-    sandbox.supervisor.stop(process, grace_s=0)
-    sandbox.supervisor.remove(process)
+    for process in reversed(processes):
+        sandbox.supervisor.stop(process, grace_s=0)
+        sandbox.supervisor.remove(process)
     shutil.rmtree(sandbox.site.node_folder(name), ignore_errors=True)
     delete_node(sandbox, name)
 
@@ -78,6 +96,7 @@ def delete_node(sandbox: Sandbox, name: str) -> None:
 
     :raises SandboxError: there is no such node.
     """
+    node_named(sandbox, name)
     sandbox.api.request("DELETE", f"/api/v1/nodes/{name}")
 
 
@@ -117,7 +136,7 @@ def drop_gpus(sandbox: Sandbox, name: str) -> None:
 
 def restore_gpus(sandbox: Sandbox, name: str) -> None:
     """Have a node give all its GPUs again."""
-    gpus = _node(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
+    gpus = node_named(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
     _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: gpus}}}, "/status")
 
 
@@ -125,23 +144,23 @@ def _set_pressure(sandbox: Sandbox, name: str, conditions: Sequence[str]) -> Non
     tell_agent(sandbox, name, "PUT", "/faults/pressure", {"conditions": list(conditions)})
 
 
-def _process_of(sandbox: Sandbox, name: str) -> str:
-    process = sandbox.site.process_name(name)
-    if process not in sandbox.supervisor.status():
-        raise SandboxError(f"no node is named {name!r}: `python -m sandbox status` lists those that are")
-    return process
+def _await_back(sandbox: Sandbox, name: str, since: float) -> None:
+    """Wait until a node is Ready and has said so after a moment: its word from before means nothing."""
+
+    def is_back() -> bool:
+        return _last_beat(sandbox, name) > since and is_node_ready(node_named(sandbox, name))
+
+    wait_for(is_back, NODE_DEADLINE_S, f"node {name} to be Ready again")
 
 
-def _node(sandbox: Sandbox, name: str) -> Document:
-    node: Document = sandbox.api.request("GET", f"/api/v1/nodes/{name}")
-    return node
-
-
-def _is_ready(sandbox: Sandbox, name: str) -> bool:
-    return sandbox.api.exists(f"/api/v1/nodes/{name}") and is_node_ready(_node(sandbox, name))
+def _last_beat(sandbox: Sandbox, name: str) -> float:
+    """Give the time of a node's last heartbeat, in seconds since the epoch."""
+    lease = sandbox.api.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
+    return datetime.datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp()
 
 
 def _patch(sandbox: Sandbox, name: str, change: object, part: str = "") -> None:
+    node_named(sandbox, name)
     sandbox.api.request("PATCH", f"/api/v1/nodes/{name}{part}", change, content_type=MERGE_PATCH)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
 from sandbox.faults.agents import tell_agent
+from sandbox.faults.names import pod_named
 
 KILLED = 137
 LARGEST_EXIT_CODE = 255
@@ -101,8 +102,7 @@ def _fault_image(sandbox: Sandbox, node: str, image: str, *, refusal: str = "", 
 
 
 def _node_of(sandbox: Sandbox, namespace: str, pod: str) -> str:
-    found = sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
-    node = found["spec"].get("nodeName")
+    node = pod_named(sandbox, namespace, pod)["spec"].get("nodeName")
     if node is None:
         raise SandboxError(f"pod {namespace}/{pod} has no node yet: wait until it runs")
     return str(node)
