@@ -5,10 +5,11 @@ The scheduler has asked before; a pod with `nodeName` comes without it, and a no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from sandbox.agent.devices import find_device_refusal
 from sandbox.agent.quantities import parse_quantity
 
 Document = Mapping[str, Any]
@@ -16,11 +17,16 @@ Document = Mapping[str, Any]
 _CASED = {"cpu": "OutOfcpu", "memory": "OutOfmemory", "pods": "OutOfpods"}
 
 
-def find_refusal(pod: Document, node: Document, others: Iterable[Document]) -> tuple[str, str] | None:
+def find_refusal(
+    pod: Document, node: Document, others: Collection[Document], *, plugin_resource: str | None = None
+) -> tuple[str, str] | None:
     """Return reason and message of the kubelet's refusal, or None when the pod is taken.
 
     :param others: the pods that the node has taken and that have not ended.
+    :param plugin_resource: resource that a device plugin of the node serves.
     """
+    if plugin_resource and (fault := find_device_refusal(pod, node, plugin_resource, others)):
+        return "UnexpectedAdmissionError", f"Allocate failed due to {fault}, which is unexpected"
     return _shortage(pod, node, others) or _unmet_affinity(pod, node) or _untolerated_taint(pod, node)
 
 

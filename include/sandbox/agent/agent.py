@@ -18,7 +18,7 @@ from sandbox.agent.events import EventRecorder
 from sandbox.agent.images import ImageStore
 from sandbox.agent.launcher import Launcher
 from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
-from sandbox.agent.node import NodeKeeper, capacity
+from sandbox.agent.node import GPU, NodeKeeper, capacity
 from sandbox.agent.order_server import OrderServer
 from sandbox.agent.orders import Orders
 from sandbox.agent.pods import PodWorker
@@ -120,16 +120,15 @@ class NodeAgent:
             del self._workers[uid]
 
     async def _refusal_of(self, document: Any) -> tuple[str, str] | None:
-        if self._ask(document) is None:
-            return None
-        # The Node may have been labelled, or the like, since it was read last.
+        # The Node may have been labelled, or lost its devices, since it was read last.
         with contextlib.suppress(ApiError, ApiUnavailableError):
             await self._keeper.refresh()
         return self._ask(document)
 
     def _ask(self, document: Any) -> tuple[str, str] | None:
         others = [worker.document for worker in self._workers.values() if worker.holds_resources]
-        return find_refusal(document, self._keeper.document, others)
+        resource = GPU if self._config.gpus else None
+        return find_refusal(document, self._keeper.document, others, plugin_resource=resource)
 
     def _find_pod(self, namespace: str, name: str) -> PodWorker | None:
         for worker in self._workers.values():

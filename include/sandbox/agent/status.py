@@ -213,12 +213,16 @@ def _conditions(pod: Document, view: PodView, phase: Phase) -> list[dict[str, An
         word = "PodCompleted" if phase is Phase.SUCCEEDED else "PodFailed"
         readiness = _condition("ContainersReady", False, word, "")
     return [
-        _condition("PodReadyToStartContainers", view.sandbox_ready, "SandboxNotReady", ""),
+        _condition("PodReadyToStartContainers", view.sandbox_ready, "PodSandboxNotReady", _sandbox_words(view)),
         _initialized(view, phase),
         _gated(pod, readiness),
         readiness,
         _condition("PodScheduled", True, "", ""),
     ]
+
+
+def _sandbox_words(view: PodView) -> str:
+    return "pod sandbox is not ready" if view.ended else "no pod sandbox exists"
 
 
 def _condition(kind: str, holds: bool, reason: str, message: str) -> dict[str, Any]:

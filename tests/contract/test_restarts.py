@@ -1,0 +1,45 @@
+"""Containers that are run again: when, how that is told, and the log of the run before."""
+
+from __future__ import annotations
+
+from tests.contract.pods import Pods, end_of, state_of, status_of
+
+
+def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) -> None:
+    script = "echo run >> /v/runs; n=$(wc -l < /v/runs); echo this is $n; [ $n -ge 3 ] || exit 1"
+    name = pods.create(
+        script,
+        container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+        volumes=[{"name": "v", "emptyDir": {}}],
+        restartPolicy="OnFailure",
+    )
+    forever = pods.create(restartPolicy="Always")
+    message = pods.waiting(name, "CrashLoopBackOff")
+    pod = pods.get(name)
+    where = f"{name}_{pods.namespace}({pod['metadata']['uid']})"
+    assert message == f"back-off 10s restarting failed container=main pod={where}"
+    assert pod["status"]["phase"] == "Running"
+    assert pods.log(name) == "this is 2\n"
+    pods.wait_for_event(name, "BackOff", f"Back-off restarting failed container main in pod {where}")
+    pods.waiting(forever, "CrashLoopBackOff")
+    assert status_of(pods.get(forever))["lastState"]["terminated"]["exitCode"] == 0
+    pod = pods.ended(name)
+    status = status_of(pod)
+    assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 2)
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert (pods.log(name, previous="true"), pods.log(name)) == ("this is 2\n", "this is 3\n")
+
+
+def test_init_container_that_failed_is_run_again_where_the_pod_says_so(pods: Pods) -> None:
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    name = pods.create(
+        "exit 0",
+        initContainers=[pods.container("prepare", "[ -e /v/done ] || { touch /v/done; exit 1; }", **mount)],
+        volumes=[{"name": "v", "emptyDir": {}}],
+        restartPolicy="OnFailure",
+    )
+    pod = pods.ended(name)
+    assert pod["status"]["phase"] == "Succeeded"
+    assert status_of(pod, "prepare")["restartCount"] == 1
+    assert end_of(pod, "prepare")["exitCode"] == 0
+    assert state_of(pod)["terminated"]["exitCode"] == 0
