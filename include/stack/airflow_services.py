@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,11 +15,18 @@ from gpu_training.airflow_client import AirflowClient, AirflowError
 from stack.airflow_settings import passwords_file
 from stack.checkout import airflow_python, cache_folder
 from stack.database import PROCESS, Database, save_template
+from stack.errors import StackError
 from stack.host import Host
 
+MIGRATION = "db-migrate"
 API_SERVER, DAG_PROCESSOR = "api-server", "dag-processor"
 SERVICES = (API_SERVER, "scheduler-1", DAG_PROCESSOR, "triggerer-1")
 """Names of the four services. A second scheduler or triggerer is `scheduler-2` or `triggerer-2`."""
+
+REPLICAS = ("scheduler-2", "triggerer-2")
+"""What makes the two kinds that can be there more than once two of a kind."""
+
+_NAME = re.compile(rf"{API_SERVER}|{DAG_PROCESSOR}|(?:scheduler|triggerer)-[1-9][0-9]*")
 
 _MIGRATE_DEADLINE_S = 300.0
 _START_DEADLINE_S = 300.0
@@ -40,7 +48,7 @@ def migrate(host: Host, environment: Mapping[str, str]) -> None:
 
     :raises StackError: the command failed.
     """
-    host.run_to_end("db-migrate", _command("db", "migrate"), environment, deadline_s=_MIGRATE_DEADLINE_S)
+    host.run_to_end(MIGRATION, _command("db", "migrate"), environment, deadline_s=_MIGRATE_DEADLINE_S)
 
 
 def keep_template(host: Host, database: Database, log: Path) -> None:
@@ -59,10 +67,20 @@ def write_passwords(home: Path, passwords: Mapping[str, str]) -> None:
 
 
 def start(host: Host, name: str, environment: Mapping[str, str]) -> None:
-    """Start the service of this name; the word before its number says which it is."""
+    """Start the service of this name; the word before its number says which it is.
+
+    :raises StackError: no service can have that name.
+    """
+    if not _NAME.fullmatch(name):
+        raise StackError(
+            f"Airflow has no service {name!r}: give {API_SERVER}, {DAG_PROCESSOR}, or scheduler-N or triggerer-N with "
+            "a number N"
+        )
     service, _, number = name.rpartition("-")
     arguments = [service, "--skip-serve-logs"] if number.isdigit() else [name]
-    host.start(name, _command(*arguments), environment, grace_s=_GRACE_S)
+    # Airflow writes down, for each process and each task, which user it runs as: by this variable (`getpass.getuser`).
+    # So its job table tells by name whose heartbeat a row is; a host name that nobody can resolve would cost seconds.
+    host.start(name, _command(*arguments), {**environment, "LOGNAME": name}, grace_s=_GRACE_S)
 
 
 def wait_until_healthy(host: Host, url: str) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.heartbeats import Heartbeats
+
 USERS = ("admin", "op", "viewer")
 """Users of the simple auth manager; each has the role of its name."""
 
@@ -40,7 +42,9 @@ class Connections:
     mlflow_url: str
 
 
-def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: AirflowSecrets) -> dict[str, str]:
+def settings(
+    *, root: Path, home: Path, port: int, database_url: str, secrets: AirflowSecrets, heartbeats: Heartbeats
+) -> dict[str, str]:
     """Give the configuration of all services.
 
     :param root: the checkout, with the folders `dags` and `plugins`.
@@ -84,8 +88,9 @@ def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: A
         "scheduler": {
             "scheduler_idle_sleep_time": 0.5,
             "trigger_timeout_check_interval": 1,
-            "task_instance_heartbeat_timeout": 60,
         },
+        # The first trigger that is killed has its triggerer build the API that tells it why, five seconds of work.
+        "triggerer": {"on_kill_timeout": 120},
         "dag_processor": {
             "refresh_interval": 30,
             "min_file_process_interval": 30,
@@ -98,7 +103,8 @@ def settings(*, root: Path, home: Path, port: int, database_url: str, secrets: A
         "AIRFLOW_HOME": str(home),
         **{
             f"AIRFLOW__{section.upper()}__{name.upper()}": str(value)
-            for section, values in options.items()
+            for part in (options, heartbeats.options())
+            for section, values in part.items()
             for name, value in values.items()
         },
     }

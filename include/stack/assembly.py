@@ -138,6 +138,7 @@ def airflow_environment(state: Path, record: StackRecord) -> dict[str, str]:
             port=record.airflow_port,
             database_url=record.database_url,
             secrets=record.airflow_secrets,
+            heartbeats=record.heartbeats,
         ),
         **connections(given),
         "AIRFLOW_VAR_XGBOOST_TRAINER_IMAGE": ImageStore().image(TRAINER_IMAGE).identity,

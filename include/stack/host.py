@@ -50,11 +50,18 @@ class Host:
         :raises StackError: it did not end with 0 in time.
         """
         self.start(name, argv, environment)
+        self.wait_for_end(name, deadline_s=deadline_s)
+        if (exit_code := self._status(name).exit_code) != 0:
+            raise self.failure(name, f"ended with exit code {exit_code}")
+
+    def wait_for_end(self, name: str, *, deadline_s: float) -> None:
+        """Wait until a process has ended, in whatever way.
+
+        :raises StackError: it still runs then.
+        """
         deadline = time.monotonic() + deadline_s
-        while (status := self._status(name)).alive:
-            self._pause(deadline, name, f"has not ended after {deadline_s:g} s")
-        if status.exit_code != 0:
-            raise self._failure(name, f"ended with exit code {status.exit_code}")
+        while self._status(name).alive:
+            self._pause(deadline, name, f"still runs after {deadline_s:g} s")
 
     def wait_until(self, name: str, ready: Callable[[], bool], *, deadline_s: float) -> None:
         """Wait until a process that was started is ready.
@@ -65,7 +72,7 @@ class Host:
         while not ready():
             status = self._status(name)
             if not status.alive:
-                raise self._failure(name, f"ended with exit code {status.exit_code}")
+                raise self.failure(name, f"ended with exit code {status.exit_code}")
             self._pause(deadline, name, f"is not ready after {deadline_s:g} s")
 
     def wait_until_answers(self, name: str, url: str, *, deadline_s: float) -> None:
@@ -86,9 +93,10 @@ class Host:
         if self.abandoned.wait(POLL_S):
             raise StackError(f"{name}: given up, because another part failed or was interrupted")
         if time.monotonic() > deadline:
-            raise self._failure(name, complaint)
+            raise self.failure(name, complaint)
 
-    def _failure(self, name: str, complaint: str) -> StackError:
+    def failure(self, name: str, complaint: str) -> StackError:
+        """Give the error that says what is wrong with a process, with the end of its log."""
         log = self.log(name)
         lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:] if log.exists() else []
         tail = "\n  ".join(["", *lines]) if lines else " (empty)"

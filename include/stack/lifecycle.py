@@ -11,15 +11,24 @@ from pathlib import Path
 
 from gpu_training.airflow_client import AirflowClient, NotFoundError
 from sandbox.supervisor import Supervisor, SupervisorError, clean_stale
-from stack import airflow_services, database
+from stack import airflow_services, database, mlflow_server, object_store
 from stack.airflow_settings import passwords_file
 from stack.assembly import Assembly, airflow_environment, airflow_home, sandbox_folder
 from stack.errors import StackError
+from stack.heartbeats import USUAL, Heartbeats
 from stack.host import POLL_S, Host
+from stack.object_store_service import ObjectStoreService
 from stack.record import FILE_NAME, StackRecord
+from stack.service import Service
 from stack.steps import Steps
 
 ADMIN = "admin"
+
+BACKING = (database.PROCESS, object_store.NAME, mlflow_server.NAME)
+"""Names of the services that are not Airflow's."""
+
+_ONCE = (airflow_services.MIGRATION, object_store.PUBLICATION)
+"""Processes that ran to their end while the stack came up."""
 
 _DAG_DEADLINE_S = 120.0
 _GRACE_S = 3.0
@@ -29,8 +38,8 @@ _GRACE_S = 3.0
 class Stack:
     """A running stack: sandbox, PostgreSQL, S3, MLflow and Airflow, in one state folder.
 
-    Any number run at once, each in a folder of its own. Each process goes by a name (`host.supervisor`), such as
-    `scheduler-1`, and can be stopped, signalled and restarted by it.
+    Any number run at once, each in a folder of its own. Each part goes by a name, such as `scheduler-1`, by which it
+    can be killed, paused and restarted (:meth:`service`).
 
     :ivar record: its ports and secrets.
     """
@@ -41,17 +50,18 @@ class Stack:
         self.host = host
 
     @classmethod
-    def up(cls, folder: Path, steps: Steps, *, owner_pid: int | None) -> Stack:
+    def up(cls, folder: Path, steps: Steps, *, owner_pid: int | None, heartbeats: Heartbeats = USUAL) -> Stack:
         """Start a stack in a folder; what an earlier one left there is ended and removed.
 
         :param owner_pid: everything ends when this process does, in whatever way; None: it runs until `down`.
+        :param heartbeats: how soon its Airflow notices what is dead.
         :raises StackError: one runs there already, the folder holds other things, or a part did not come up.
         :raises sandbox.errors.SandboxError: the cluster did not come up.
         """
         folder = folder.resolve()
         _clear(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        record = StackRecord.make(owner_pid=owner_pid)
+        record = StackRecord.make(owner_pid=owner_pid, heartbeats=heartbeats)
         record.write(folder)
         stack = cls(folder, record, Host(Supervisor.start(folder, owner_pid=owner_pid), folder))
         try:
@@ -111,9 +121,29 @@ class Stack:
             else:
                 return
 
-    def start_service(self, name: str) -> None:
-        """Start one more of Airflow's services, such as `scheduler-2`."""
+    def service(self, name: str) -> Service:
+        """Give a part that was started at some time, whether it runs or not.
+
+        :raises StackError: none has this name; the message lists those that have one.
+        """
+        if name not in self.services:
+            raise StackError(f"the stack has no service {name!r}: known are {', '.join(self.services)}")
+        kind = ObjectStoreService if name == object_store.NAME else Service
+        return kind(name, self.host, self.record)
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """Names of all parts, whether they run or not, in the order in which they can be started."""
+        started = self.host.supervisor.status()
+        return tuple(sorted((name for name in started if name not in _ONCE), key=_rank))
+
+    def start_service(self, name: str) -> Service:
+        """Start one more of Airflow's services, such as `scheduler-2`, and give it. It is not waited for.
+
+        :raises StackError: Airflow has no such service.
+        """
         airflow_services.start(self.host, name, airflow_environment(self.folder, self.record))
+        return self.service(name)
 
     def down(self) -> None:
         """End everything; returns when all processes are gone. The logs and MLflow's records stay in the folder."""
@@ -121,6 +151,12 @@ class Stack:
         folders = (self.folder, sandbox_folder(self.folder))
         _end_together([supervisor for folder in folders if (supervisor := Supervisor.attach(folder))])
         database.remove(self.folder)
+
+
+def _rank(name: str) -> tuple[bool, int, str]:
+    """Order services so that each comes after what it cannot do without."""
+    first = (*BACKING, airflow_services.API_SERVER)
+    return (name not in first, first.index(name) if name in first else 0, name)
 
 
 def _end_together(supervisors: Sequence[Supervisor]) -> None:

@@ -12,10 +12,12 @@ from stack.errors import StackError
 from stack.host import Host
 
 NAME = "object-store"
+PUBLICATION = "publish-flights"
 FLIGHTS, MLFLOW = "flights", "mlflow"
 REGION = "us-east-1"
 _START_DEADLINE_S = 120.0
 _PUBLISH_DEADLINE_S = 300.0
+_ANSWER_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,40 @@ def start(host: Host, store: ObjectStore, home: Path) -> None:
     """
     argv = [python_of(SERVICES), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(store.port)]
     host.start(NAME, argv, base_environment(home), grace_s=1)
+    await_answer(host, store)
+    make_buckets(store)
+
+
+def await_answer(host: Host, store: ObjectStore) -> None:
+    """Wait until the server takes requests."""
     host.wait_until_answers(NAME, f"{store.url}/moto-api/", deadline_s=_START_DEADLINE_S)
+
+
+def make_buckets(store: ObjectStore) -> None:
+    """Make the buckets in a server that has none."""
     for bucket in (FLIGHTS, MLFLOW):
-        answer = httpx.put(f"{store.url}/{bucket}", trust_env=False)
-        if not answer.is_success:
-            raise StackError(f"{NAME} refuses the bucket {bucket}: {answer.status_code} {answer.text[:500]}")
+        put(store, bucket)
+
+
+def put(store: ObjectStore, path: str, body: bytes = b"") -> None:
+    """Make a bucket or an object; this server looks at no signature.
+
+    :raises StackError: it refuses.
+    """
+    answer = httpx.put(f"{store.url}/{path}", content=body, timeout=_ANSWER_DEADLINE_S, trust_env=False)
+    if not answer.is_success:
+        raise StackError(f"{NAME} refuses {path}: {answer.status_code} {answer.text[:500]}")
+
+
+def get(store: ObjectStore, path: str, **query: str) -> bytes:
+    """Read an object or the list of a bucket.
+
+    :raises StackError: it refuses.
+    """
+    answer = httpx.get(f"{store.url}/{path}", params=query, timeout=_ANSWER_DEADLINE_S, trust_env=False)
+    if not answer.is_success:
+        raise StackError(f"{NAME} refuses to give {path}: {answer.status_code} {answer.text[:500]}")
+    return answer.content
 
 
 def publish_flights(host: Host, store: ObjectStore, home: Path, *, weeks: int) -> None:
@@ -67,4 +98,4 @@ def publish_flights(host: Host, store: ObjectStore, home: Path, *, weeks: int) -
         "PYTHONPATH": f"{TRAINER.parent / 'include'}:{TRAINER.parent / 'plugins'}",
     }
     argv = [python_of(TRAINER), "-m", "trainer.publish_flights", *target]
-    host.run_to_end("publish-flights", argv, environment, deadline_s=_PUBLISH_DEADLINE_S)
+    host.run_to_end(PUBLICATION, argv, environment, deadline_s=_PUBLISH_DEADLINE_S)

@@ -16,6 +16,7 @@ from typing import Self
 from sandbox.processes import is_alive, read_process
 from stack.airflow_settings import USERS, AirflowSecrets
 from stack.database import location
+from stack.heartbeats import USUAL, Heartbeats
 from stack.mlflow_server import MlflowServer
 from stack.object_store import ObjectStore
 
@@ -28,11 +29,13 @@ class StackRecord:
 
     :param owner_pid: the process with which the stack ends; None: it runs until it is taken down.
     :param owner_start: its start time, since pids are reused.
+    :param heartbeats: how soon its Airflow notices what is dead.
     :param passwords: of Airflow's users.
     """
 
     owner_pid: int | None
     owner_start: int
+    heartbeats: Heartbeats
 
     airflow_port: int
     database_port: int
@@ -47,13 +50,14 @@ class StackRecord:
     passwords: Mapping[str, str]
 
     @classmethod
-    def make(cls, *, owner_pid: int | None) -> Self:
+    def make(cls, *, owner_pid: int | None, heartbeats: Heartbeats = USUAL) -> Self:
         """Choose free ports and random secrets."""
         owner = read_process(owner_pid) if owner_pid is not None else None
         airflow_port, database_port, mlflow_port, store_port = _free_ports(4)
         return cls(
             owner_pid=owner_pid,
             owner_start=owner.start if owner else 0,
+            heartbeats=heartbeats,
             airflow_port=airflow_port,
             database_port=database_port,
             database_password=secrets.token_hex(16),
@@ -71,8 +75,9 @@ class StackRecord:
     def read(cls, folder: Path) -> Self | None:
         """Read the record of a state folder; None when it holds none."""
         try:
-            return cls(**json.loads((folder / FILE_NAME).read_text()))
-        except (OSError, ValueError, TypeError):
+            document = json.loads((folder / FILE_NAME).read_text())
+            return cls(**{**document, "heartbeats": Heartbeats(**document["heartbeats"])})
+        except (OSError, ValueError, TypeError, KeyError):
             return None
 
     def write(self, folder: Path) -> None:

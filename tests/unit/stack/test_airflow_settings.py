@@ -9,11 +9,19 @@ import pytest
 
 from stack.airflow_settings import USERS, AirflowSecrets, Connections, connections, settings
 from stack.checkout import base_environment
+from stack.heartbeats import SHORT, USUAL, Heartbeats
 
 pytestmark = pytest.mark.unit
 
 SECRETS = AirflowSecrets(fernet_key="f", jwt_secret="j", api_secret="s", passwords={user: user for user in USERS})
-SETTINGS = settings(root=Path("/p"), home=Path("/s/airflow"), port=1234, database_url="postgresql://d", secrets=SECRETS)
+SETTINGS = settings(
+    root=Path("/p"),
+    home=Path("/s/airflow"),
+    port=1234,
+    database_url="postgresql://d",
+    secrets=SECRETS,
+    heartbeats=SHORT,
+)
 
 
 @pytest.mark.parametrize(
@@ -30,6 +38,8 @@ SETTINGS = settings(root=Path("/p"), home=Path("/s/airflow"), port=1234, databas
         ("AIRFLOW__API__SECRET_KEY", "s"),
         ("AIRFLOW__API_AUTH__JWT_SECRET", "j"),
         ("AIRFLOW__CORE__FERNET_KEY", "f"),
+        ("AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD", "20"),
+        ("AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD", "10"),
     ],
 )
 def test_the_services_share_one_configuration(variable: str, value: str) -> None:
@@ -42,6 +52,13 @@ def test_every_option_is_one_that_airflow_knows() -> None:
     for variable in SETTINGS:
         section, _, option = variable.removeprefix("AIRFLOW__").lower().partition("__")
         assert variable == "AIRFLOW_HOME" or conf.configuration_description[section]["options"][option]
+
+
+@pytest.mark.parametrize("heartbeats", [USUAL, SHORT], ids=["usual", "short"])
+def test_a_service_has_many_heartbeats_before_it_is_taken_for_dead(heartbeats: Heartbeats) -> None:
+    assert min(heartbeats.scheduler_silence_s, heartbeats.triggerer_silence_s) >= 6 * heartbeats.every_s
+    # A task says every five seconds that it lives ([workers] min_heartbeat_interval).
+    assert heartbeats.task_silence_s >= 4 * 5
 
 
 def test_connections_are_those_that_the_model_files_name() -> None:

@@ -1,0 +1,66 @@
+"""Airflow's services die, freeze and come back in the middle of a training: it is one training, and one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.stack.trainings import Training, wait_until
+
+from stack.lifecycle import Stack
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+
+Begin = Callable[[int], Training]
+
+
+def assert_one_training_and_one_version(training: Training, job_uid: str) -> None:
+    wait_until(lambda: training.run_state() in ("success", "failed"), "the run has ended")
+    assert training.run_state() == "success", training.log()
+    result = training.result("train")
+    assert (result["job_uid"], result["attempts"]) == (job_uid, 1)
+    assert [made_by for made_by, _ in training.creations()] == [job_uid]
+    assert training.tries() == {"resolve": 1, "train": 1, "register": 1, "clean_up": 1}
+    assert training.result("register")["reused"] is False
+    assert training.is_gone()
+
+
+def test_the_only_scheduler_killed_and_restarted_goes_on_with_the_run(begin: Begin, stack: Stack) -> None:
+    training = begin(101)
+    job_uid = training.told()["job_uid"]
+    with training.held():
+        scheduler = stack.service("scheduler-1")
+        scheduler.kill()
+        assert not scheduler.is_healthy()
+        scheduler.restart()
+        scheduler.await_healthy()
+    assert_one_training_and_one_version(training, job_uid)
+
+
+def test_the_triggerer_that_watches_and_a_scheduler_are_killed_and_the_others_go_on(
+    begin: Begin, replicated_stack: Stack
+) -> None:
+    training = begin(102)
+    job_uid, watcher = training.told()["job_uid"], training.watcher()
+    with training.held():
+        replicated_stack.service(watcher).kill()
+        # The one that made the training's Job.
+        replicated_stack.service(training.task()["unixname"]).kill()
+        wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
+        assert training.is_training()
+    assert_one_training_and_one_version(training, job_uid)
+
+
+def test_a_triggerer_that_was_frozen_comes_back_to_find_its_training_taken_over_and_leaves_it_alone(
+    begin: Begin, replicated_stack: Stack
+) -> None:
+    training = begin(103)
+    job_uid, watcher = training.told()["job_uid"], training.watcher()
+    frozen = replicated_stack.service(watcher)
+    with training.held():
+        frozen.pause()
+        wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
+        frozen.resume()
+        wait_until(lambda: "Leaving Job" in training.log(), "the first triggerer has let go of the training")
+        assert training.is_training()
+    assert_one_training_and_one_version(training, job_uid)
