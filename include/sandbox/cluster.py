@@ -18,9 +18,9 @@ from sandbox.disposal import clean, make_way
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import USUAL, NodeLifecycle
 from sandbox.locks import one_at_a_time
-from sandbox.nodes import KINDS, NodeRequest, Site, check_nodes
+from sandbox.nodes import KINDS, NodeRequest, Site, prepare_nodes
 from sandbox.obstacles import check_space, explained
-from sandbox.plan import Plan, choose_version
+from sandbox.plan import Plan, choose_version, minor_version
 from sandbox.progress import Display
 from sandbox.startup import PROGRAMS, check_processes, start_control_plane
 from sandbox.state import (
@@ -64,7 +64,13 @@ class Sandbox:
         credentials = Credentials(folder / "certificates")
         self.api = Api(record.api_url, credentials.cluster.certificate, credentials.pair("admin"))
         times = NodeLifecycle(**record.lifecycle)
-        self.site = Site(folder=folder, api_url=record.api_url, credentials=credentials, lifecycle=times)
+        self.site = Site(
+            folder=folder,
+            api_url=record.api_url,
+            credentials=credentials,
+            lifecycle=times,
+            kubernetes=minor_version(record.versions["kubernetes"]),
+        )
 
     @classmethod
     def up(
@@ -99,7 +105,7 @@ class Sandbox:
 
     @classmethod
     def _up(cls, folder: Path, plan: Plan, owner_pid: int | None, progress: Callable[[str], None]) -> Sandbox:
-        check_nodes(plan.nodes)
+        prepare_nodes(plan.nodes, minor_version(plan.versions["kubernetes"]), progress)
         binaries = find_binaries(progress, sources=plan.sources)
         started = time.monotonic()
         with one_at_a_time(folder / "up", progress):
@@ -160,8 +166,9 @@ class Sandbox:
 
         :raises SandboxError: it ended or did not become Ready in time.
         """
-        check_nodes([node])
-        self._launch(node)
+        with closing(Display()) as display, explained(STATE_FOLDER, self.folder, WAY_OUT):
+            prepare_nodes([node], self.site.kubernetes, display)
+            self._launch(node)
         self._await_nodes([node.name])
 
     def remove_node(self, name: str) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from sandbox.agent.namespaces import REMEDY, fault_of_namespaces
+from sandbox.binaries import DEFAULT_VERSION
+from sandbox.containerd.node import ContainerdNode
 from sandbox.control_plane import HOST, Credentials
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import NodeLifecycle
@@ -30,7 +32,8 @@ class NodeRequest:
     :param cpu: capacity, a Kubernetes quantity, as is `memory`.
     :param taints: each `key=value:Effect`.
     :param kind: a name from :data:`KINDS`.
-    :param images: the YAML file that says which images exist on it.
+    :param images: the YAML file that says which images exist on it; of kind `process` only.
+    :param kubelet: fields of its KubeletConfiguration to be otherwise; of kind `containerd` only.
     """
 
     name: str = "gpu-1"
@@ -41,6 +44,7 @@ class NodeRequest:
     taints: tuple[str, ...] = GPU_TAINTS
     kind: str = "process"
     images: Path = IMAGES
+    kubelet: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -59,19 +63,21 @@ class Site:
     """Where a node is to be: what it needs to know of its cluster.
 
     :param folder: the sandbox's state folder.
+    :param kubernetes: minor version, `1.37`.
     """
 
     folder: Path
     api_url: str
     credentials: Credentials
     lifecycle: NodeLifecycle = field(default_factory=NodeLifecycle)
+    kubernetes: str = DEFAULT_VERSION
 
     def node_folder(self, name: str) -> Path:
         """Give the folder of one node."""
         return self.folder / "nodes" / name
 
     def process_name(self, name: str) -> str:
-        """Give the name under which a node's first process is supervised."""
+        """Give the name under which what keeps a node's heartbeats is supervised."""
         return f"node-{name}"
 
 
@@ -81,10 +87,18 @@ class NodeKind(Protocol):
     def obstacle(self) -> str | None:
         """Say why this machine can not be such a node and what to do about it; None when it can."""
 
-    def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
-        """Prepare the node's files and give the processes that make it; they register the node by themselves.
+    def prepare(self, kubernetes: str, progress: Callable[[str], None]) -> None:
+        """Make what nodes of this kind need and the cache lacks, which may take minutes.
 
-        The first is named by :meth:`Site.process_name`, the names of others begin with that and a dot.
+        :param kubernetes: minor version, `1.37`.
+        :raises SandboxError: it can not be had.
+        """
+
+    def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
+        """Prepare the node's files and give the processes that make it, in the order in which they start.
+
+        They register the node by themselves. The one that keeps its heartbeats is named by :meth:`Site.process_name`,
+        the names of others begin with that and a dot. Asked again while some of them run, it changes nothing for those.
         """
 
 
@@ -97,6 +111,9 @@ class ProcessNode:
         """Tell where containers can not have mounts of their own, without which no pod runs."""
         fault = fault_of_namespaces()
         return f"this machine gives a pod no mounts of its own ({fault}): {REMEDY}" if fault else None
+
+    def prepare(self, kubernetes: str, progress: Callable[[str], None]) -> None:
+        """Need nothing that is not here."""
 
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Write the agent's configuration and give the agent."""
@@ -151,13 +168,14 @@ class ProcessNode:
         }
 
 
-KINDS: dict[str, NodeKind] = {"process": ProcessNode()}
+KINDS: dict[str, NodeKind] = {"process": ProcessNode(), "containerd": ContainerdNode()}
 """Kinds of nodes by name; another kind is one more entry."""
 
 
-def check_nodes(requests: Iterable[NodeRequest]) -> None:
-    """Refuse nodes that this machine can not have, before minutes are spent on a cluster for them.
+def prepare_nodes(requests: Iterable[NodeRequest], kubernetes: str, progress: Callable[[str], None]) -> None:
+    """Make what these nodes need and the cache lacks; refuse those that this machine can not have.
 
+    :param kubernetes: minor version, `1.37`.
     :raises SandboxError: says what is missing and what to do.
     """
     for kind in sorted({request.kind for request in requests}):
@@ -165,3 +183,4 @@ def check_nodes(requests: Iterable[NodeRequest]) -> None:
             raise SandboxError(
                 f"nodes of kind {kind} can run no pods here: {obstacle}; or ask for no nodes (--nodes 0)"
             )
+        KINDS[kind].prepare(kubernetes, progress)

@@ -38,10 +38,15 @@ def choose_version(asked: str | None, running: str | None, folder: Path) -> str:
     :raises SandboxError: another one than that asked for runs.
     """
     asked = asked or os.environ.get(VERSION_VARIABLE)
-    own = ".".join(running.removeprefix("v").split(".")[:2]) if running else None
+    own = minor_version(running) if running else None
     if asked and own and asked != own:
         raise SandboxError(
             f"Kubernetes {asked} is asked for and {folder} runs {running}: end it with `python -m sandbox down`, "
             "or give another state folder"
         )
     return asked or own or DEFAULT_VERSION
+
+
+def minor_version(version: str) -> str:
+    """Give the minor version of a full one: `1.37` of `v1.37.2`."""
+    return ".".join(version.removeprefix("v").split(".")[:2])

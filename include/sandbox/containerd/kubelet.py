@@ -1,0 +1,125 @@
+"""The kubelet: from which source, with which configuration."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.binaries import DEFAULT_VERSION, Source
+from sandbox.containerd.machine import ETC
+from sandbox.errors import SandboxError
+from sandbox.lifecycle import NodeLifecycle
+from sandbox.toolchain import SOURCES
+
+RUNTIME = "unix:///run/containerd/containerd.sock"
+NO_PRESSURE = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"}
+ELSEWHERE = "192.0.2.1"
+"""An address of no machine (RFC 5737): asking for the way there sends nothing."""
+
+
+def _kubelet(folder: str) -> Source:
+    return Source(
+        name="kubelet",
+        folder=SOURCES / folder,
+        module="k8s.io/kubernetes",
+        programs=(("kubelet", "k8s.io/kubernetes/cmd/kubelet"),),
+        version_variable="k8s.io/component-base/version",
+    )
+
+
+KUBELETS = {
+    DEFAULT_VERSION: _kubelet("kubelet"),
+    **{folder.name.removeprefix("kubelet-"): _kubelet(folder.name) for folder in sorted(SOURCES.glob("kubelet-*"))},
+}
+"""The kubelet of each minor version of Kubernetes that can be had."""
+
+
+def source(kubernetes: str) -> Source:
+    """Give the kubelet of a minor version of Kubernetes, `1.37`.
+
+    :raises SandboxError: it is not pinned here.
+    """
+    if kubernetes not in KUBELETS:
+        raise SandboxError(
+            f"the kubelet of Kubernetes {kubernetes} is not pinned here; known are {', '.join(KUBELETS)}"
+        )
+    return KUBELETS[kubernetes]
+
+
+def configuration(
+    *,
+    port: int,
+    address: str,
+    group: str,
+    lifecycle: NodeLifecycle,
+    taints: tuple[str, ...],
+    reserved: Mapping[str, str],
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Give a KubeletConfiguration.
+
+    :param address: where it listens, an address of this machine.
+    :param group: name of the control group that has all containers.
+    :param taints: each `key=value:Effect`.
+    :param reserved: what of the machine's resources no pod may have.
+    :param changes: fields to be otherwise.
+    """
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": address,
+        "port": port,
+        "healthzPort": 0,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": f"{ETC}/client-ca.crt"},
+        },
+        # Whom that authority vouches for is the API server, and nobody else.
+        "authorization": {"mode": "AlwaysAllow"},
+        "tlsCertFile": f"{ETC}/serving.crt",
+        "tlsPrivateKeyFile": f"{ETC}/serving.key",
+        "containerRuntimeEndpoint": RUNTIME,
+        "podLogsDir": "/var/log/pods",
+        "cgroupDriver": "cgroupfs",
+        "cgroupRoot": f"/{group}",
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "registerWithTaints": [_taint(each) for each in taints],
+        "systemReserved": dict(reserved),
+        "evictionHard": NO_PRESSURE,
+        # The images are the cache's, and nothing is won by their removal.
+        "imageGCHighThresholdPercent": 100,
+        "nodeLeaseDurationSeconds": lifecycle.lease_s,
+        "nodeStatusUpdateFrequency": f"{lifecycle.status_s}s",
+        "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+        **changes,
+    }
+
+
+def own_address() -> str | None:
+    """Give an address of this machine that is no loopback: a Node may have no other. None where there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ELSEWHERE, 9))
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+def free_port(address: str) -> int:
+    """Give a port that is free now."""
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _taint(text: str) -> dict[str, str]:
+    pair, _, effect = text.rpartition(":")
+    key, _, value = pair.partition("=")
+    return {"key": key, "value": value, "effect": effect}

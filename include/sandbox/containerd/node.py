@@ -1,0 +1,168 @@
+"""The node kind `containerd`: its obstacles, its files, its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sandbox.binaries import find_binaries
+from sandbox.containerd import cgroups, kubelet
+from sandbox.containerd.machine import ETC, RECORD
+from sandbox.containerd.runtime import write_runtime
+from sandbox.containerd.store import Store
+from sandbox.control_plane import Credentials, certificate_user, kubeconfig, write_secret_json
+from sandbox.process_spec import ProcessSpec
+from sandbox.status import GPU_RESOURCE
+
+if TYPE_CHECKING:
+    from sandbox.nodes import NodeRequest, Site
+
+INCLUDE = Path(__file__).resolve().parents[2]
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+PROGRAMS = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "containerd-shim-runc-v2": "containerd",
+    "crun": "crun",
+    "debootstrap": "debootstrap",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "mount": "mount",
+}
+"""What it needs, and the Debian packages that have it."""
+OVERLAY = "overlay"
+ARCHIVE = "trainer.tar"
+
+
+class ContainerdNode:
+    """A node that the upstream kubelet makes, with real containers."""
+
+    def obstacle(self) -> str | None:
+        """Tell what this machine lacks."""
+        if sys.platform != "linux":
+            return f"containers are Linux's and this is {sys.platform}: use nodes of kind process, or a Linux machine"
+        if os.geteuid() != 0:
+            return "only root may make containers: run it as root, or use nodes of kind process"
+        missing = [name for name in PROGRAMS if shutil.which(name, path=SEARCH) is None]
+        if missing:
+            packages = " ".join(sorted({PROGRAMS[name] for name in missing}))
+            return f"{', '.join(missing)} is missing: apt-get install {packages}"
+        if OVERLAY not in Path("/proc/filesystems").read_text():
+            return "the kernel has no overlay file system: modprobe overlay"
+        if kubelet.own_address() is None:
+            return "the machine has no address but its loopback one, and a Node may not have that: give it a network"
+        return cgroups.obstacle()
+
+    def prepare(self, kubernetes: str, progress: Callable[[str], None]) -> None:
+        """Make the kubelet of a version of Kubernetes and the images: minutes the first time, then milliseconds."""
+        find_binaries(progress, sources=(kubelet.source(kubernetes),))
+        Store.prepare(progress)
+
+    def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
+        """Furnish the node's folder and give its machine, containerd, device plugin and kubelet."""
+        folder = site.node_folder(request.name)
+        binary = find_binaries(_say_nothing, sources=(kubelet.source(site.kubernetes),))["kubelet"]
+        address = kubelet.own_address()
+        assert address is not None  # noqa: S101 - else there is an obstacle
+        group = cgroups.group_of(folder)
+        self._write_files(request, site, address, group)
+        plugins = folder / "kubelet" / "device-plugins"
+        plugins.mkdir(parents=True, exist_ok=True)
+        name = site.process_name(request.name)
+        python = (sys.executable, "-S", "-m")
+        enter = (*python, "sandbox.containerd.entering", str(folder / RECORD))
+        importing = (
+            "ctr",
+            "-a",
+            "/run/containerd/containerd.sock",
+            "-n",
+            "k8s.io",
+            "images",
+            "import",
+            f"{ETC}/{ARCHIVE}",
+        )
+        flags = self._flags(request)
+        commands = {
+            f"{name}.machine": (
+                "unshare",
+                "--mount",
+                "--propagation",
+                "private",
+                "--",
+                *python,
+                "sandbox.containerd.machine",
+                str(folder / "settings.json"),
+            ),
+            f"{name}.containerd": (*enter, "containerd", "--config", f"{ETC}/containerd.toml"),
+            name: (*enter, *importing, "--then", str(binary), *flags),
+            f"{name}.device-plugin": (
+                sys.executable,
+                "-m",
+                "sandbox.containerd.device_plugin",
+                GPU_RESOURCE,
+                str(request.gpus),
+            ),
+        }
+        return [
+            ProcessSpec(
+                name=each,
+                argv=argv,
+                environment={"PATH": SEARCH, "PYTHONPATH": str(INCLUDE), "HOME": str(folder)},
+                cwd=plugins if each.endswith(".device-plugin") else None,
+                log=site.folder / "logs" / f"{each}.log",
+                grace_s=20.0 if each.endswith(".machine") else 5.0,
+            )
+            for each, argv in commands.items()
+        ]
+
+    def _flags(self, request: NodeRequest) -> tuple[str, ...]:
+        return (
+            f"--config={ETC}/kubelet.json",
+            f"--kubeconfig={ETC}/kubeconfig",
+            f"--hostname-override={request.name}",
+            f"--node-labels={','.join(f'{key}={value}' for key, value in request.labels.items())}",
+            "--root-dir=/var/lib/kubelet",
+        )
+
+    def _write_files(self, request: NodeRequest, site: Site, address: str, group: str) -> None:
+        folder, credentials = site.node_folder(request.name), site.credentials
+        etc = folder / "etc"
+        etc.mkdir(parents=True, exist_ok=True)
+        (folder / "settings.json").write_text(json.dumps({"folder": str(folder), "group": group}))
+        self._write_identity(request.name, credentials, site.api_url, etc, address)
+        write_runtime(etc, address)
+        Store.prepare(_say_nothing).furnish(folder / "containerd", etc / ARCHIVE)
+        document = kubelet.configuration(
+            port=kubelet.free_port(address),
+            address=address,
+            group=group,
+            lifecycle=site.lifecycle,
+            taints=request.taints,
+            reserved={},
+            changes=request.kubelet,
+        )
+        (etc / "kubelet.json").write_text(json.dumps(document, indent=2))
+
+    def _write_identity(self, name: str, credentials: Credentials, api_url: str, etc: Path, address: str) -> None:
+        client = credentials.user(f"node-{name}", f"system:node:{name}", "system:nodes")
+        serving = credentials.cluster.issue(
+            credentials.pair(f"node-{name}-serving"),
+            common_name=f"system:node:{name}",
+            organizations=["system:nodes"],
+            addresses=[address, name],
+            server=True,
+        )
+        shutil.copy(serving.certificate, etc / "serving.crt")
+        shutil.copy(serving.key, etc / "serving.key")
+        shutil.copy(credentials.node_client.certificate, etc / "client-ca.crt")
+        document = kubeconfig(api_url, credentials.cluster.certificate, certificate_user(client), namespace="default")
+        write_secret_json(etc / "kubeconfig", document)
+
+
+def _say_nothing(_: str) -> None:
+    """What the cache has needs no progress."""
