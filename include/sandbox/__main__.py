@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from sandbox import kwok
 from sandbox.binaries import KUBERNETES
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
@@ -24,6 +25,12 @@ def main() -> int:
     up.add_argument("--nodes", type=int, default=1, metavar="N", help="GPU nodes, gpu-1 to gpu-N (%(default)s)")
     up.add_argument("--gpus", type=int, default=1, metavar="N", help="GPUs that each of them counts (%(default)s)")
     up.add_argument("--kubernetes", metavar="X.Y", help=f"minor version, else $K8S_VERSION; {', '.join(KUBERNETES)}")
+    up.add_argument(
+        "--kwok-nodes", type=int, default=0, metavar="N", help="nodes of kind kwok, kwok-1 to kwok-N, besides"
+    )
+    up.add_argument(
+        "--kwok-gpus", type=int, default=8, metavar="N", help="GPUs that each of those counts (%(default)s)"
+    )
     up.add_argument("--short", action="store_true", help="notice lost nodes in seconds, not in minutes")
     commands.add_parser("down", parents=[common], help="end it and remove all of it")
     status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
@@ -41,6 +48,8 @@ def _up(arguments: argparse.Namespace) -> int:
     nodes = [NodeRequest(name=f"gpu-{number}", gpus=arguments.gpus) for number in range(1, arguments.nodes + 1)]
     lifecycle = SHORT if arguments.short else USUAL
     sandbox = Sandbox.up(arguments.state, nodes=nodes, lifecycle=lifecycle, kubernetes=arguments.kubernetes)
+    if arguments.kwok_nodes:
+        kwok.add_nodes(sandbox, arguments.kwok_nodes, gpus=arguments.kwok_gpus)
     print(sandbox.status().describe())
     print(f"export KUBECONFIG={sandbox.kubeconfig}")
     return 0

@@ -7,6 +7,7 @@ import json
 import ssl
 import urllib.parse
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,27 @@ class Api:
         :raises ApiError: anything but success; the message has the server's own words.
         """
         target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
-        connection = http.client.HTTPSConnection(self._host, timeout=timeout_s, context=self._context)
+        with closing(self.connect(timeout_s)) as connection:
+            return self.request_on(connection, method, target, body, content_type=content_type)
+
+    def connect(self, timeout_s: float = TIMEOUT_S) -> http.client.HTTPSConnection:
+        """Give a connection for :meth:`request_on`; it opens with the first request."""
+        return http.client.HTTPSConnection(self._host, timeout=timeout_s, context=self._context)
+
+    def request_on(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        target: str,
+        body: object = None,
+        *,
+        content_type: str = "application/json",
+    ) -> Any:
+        """Send a request as :meth:`request` does, on a connection that may take many, one after another.
+
+        :param target: path and query.
+        """
+        path = target.partition("?")[0]
         try:
             headers = {"Content-Type": content_type, "Accept": "application/json"}
             connection.request(method, target, None if body is None else json.dumps(body), headers)
@@ -68,8 +89,6 @@ class Api:
             content = response.read().decode(errors="replace")
         except (OSError, http.client.HTTPException) as error:
             raise ApiError(f"{method} {self.url}{path}: no answer: {error}", 0) from error
-        finally:
-            connection.close()
         decoded = _decode(content)
         if response.status >= http.client.BAD_REQUEST:
             words = decoded.get("message") if isinstance(decoded, dict) else content[:_REASON_WIDTH]

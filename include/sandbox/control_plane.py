@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sandbox.certificates import Authority, KeyPair, create_signing_key
 from sandbox.lifecycle import NodeLifecycle
+from sandbox.ports import HOST as HOST
+from sandbox.ports import free_ports
 from sandbox.supervisor import ProcessSpec
 
-HOST = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/24"
 API_NAMES = (
     HOST,
@@ -51,11 +50,7 @@ class Ports:
     @classmethod
     def free(cls) -> Ports:
         """Give ports that are free now; another program may take one before it is used, so be ready to try again."""
-        with ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-            for each in sockets:
-                each.bind((HOST, 0))
-            api, etcd = (each.getsockname()[1] for each in sockets)
+        api, etcd = free_ports(2)
         return cls(api=api, etcd=etcd)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from sandbox.supervisor import Supervisor
 
 GPU_RESOURCE = "nvidia.com/gpu"
 MEBIBYTE = 1 << 20
+SHOWN = 20
+"""Nodes, and pods, that a person is shown one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +85,15 @@ class SandboxStatus:
         for process in self.processes:
             fate = f"pid {process.pid}, {process.memory_mib} MiB" if process.alive else f"ENDED ({process.exit_code})"
             lines.append(f"  process {process.name:<26} {fate}")
-        for node in self.nodes:
+        for node in self.nodes[:SHOWN]:
             fate = "Ready" if node.ready else "NOT READY"
             lines.append(f"  node    {node.name:<26} {fate}, {node.gpus} GPU, {node.cpu} CPU, {node.memory}")
-        pods = [(f"{pod.namespace}/{pod.name}", f"{pod.phase} on {pod.node or 'no node'}") for pod in self.pods]
-        return "\n".join([*lines, *(f"  pod     {name:<26} {fate}" for name, fate in pods)])
+        states = Counter("Ready" if node.ready else "NOT READY" for node in self.nodes[SHOWN:])
+        lines += _summary("node", states)
+        for pod in self.pods[:SHOWN]:
+            name = f"{pod.namespace}/{pod.name}"
+            lines.append(f"  pod     {name:<26} {pod.phase} on {pod.node or 'no node'}")
+        return "\n".join([*lines, *_summary("pod", Counter(pod.phase for pod in self.pods[SHOWN:]))])
 
 
 def read_status(folder: Path, record: ClusterRecord, supervisor: Supervisor, api: Api) -> SandboxStatus:
@@ -116,6 +123,11 @@ def is_node_ready(node: Document) -> bool:
     """Tell whether a Node's condition says so; an unknown one does not."""
     conditions = node.get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _summary(kind: str, states: Counter[str]) -> list[str]:
+    told = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    return [f"  {kind:<7} and {states.total()} more: {told}"] if states else []
 
 
 def _processes(supervisor: Supervisor) -> tuple[ProcessLine, ...]:
