@@ -51,7 +51,6 @@ def configuration(
     *,
     port: int,
     address: str,
-    group: str,
     lifecycle: NodeLifecycle,
     taints: tuple[str, ...],
     reserved: Mapping[str, str],
@@ -60,7 +59,6 @@ def configuration(
     """Give a KubeletConfiguration.
 
     :param address: where it listens, an address of this machine.
-    :param group: name of the control group that has all containers.
     :param taints: each `key=value:Effect`.
     :param reserved: what of the machine's resources no pod may have.
     :param changes: fields to be otherwise.
@@ -83,8 +81,6 @@ def configuration(
         "containerRuntimeEndpoint": RUNTIME,
         "podLogsDir": "/var/log/pods",
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": f"/{group}",
-        "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,

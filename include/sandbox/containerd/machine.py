@@ -1,8 +1,8 @@
 """What is a machine to a node's programs: a mount namespace in which their usual places are folders of the node.
 
-`python -S -m sandbox.containerd.machine FILE` makes it, in a namespace that is its own already, says so in
-`machine.json` and holds it; at SIGTERM it ends what is left in the node's control groups and removes them. Every path
-below is short there, as sockets want it, and goes with the last process in it. Standard library only.
+`python -S -m sandbox.containerd.machine FILE` makes it, says so in `machine.json` and holds it; at SIGTERM it ends what
+is left in the node's control groups and removes them. Every path below is short there, as sockets want it, and what is
+mounted there goes with the last process in it. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox.containerd.cgroups import UNIFIED, remove_group
+from sandbox.child import die_with_the_parent
+from sandbox.containerd.cgroups import remove_group, take_for_all, unshare
+from sandbox.containerd.registry import EmptyRegistry
 from sandbox.processes import read_process
 
+CLONE_NEWNS = 0x00020000
 RECORD = "machine.json"
 ETC = "/run/node"
 """Where the node's own configuration is to be found by its programs."""
@@ -33,21 +36,37 @@ PLACES: Mapping[str, Mapping[str, str]] = {
 def main() -> None:
     """Make the machine of a file with keys `folder` and `group`, and hold it until SIGTERM."""
     settings = json.loads(Path(sys.argv[1]).read_text())
-    folder = Path(settings["folder"])
-    signals = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    folder, group = Path(settings["folder"]), settings["group"]
     # What one that was killed left.
-    remove_group(settings["group"])
-    _leave_the_unified_hierarchy()
+    remove_group(group)
+    signals = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    die = die_with_the_parent()
+    inside = os.fork()
+    if not inside:
+        die()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        hold(folder, group)
+    ended = signal.sigwait(signals) == signal.SIGCHLD
+    (folder / RECORD).unlink(missing_ok=True)
+    remove_group(group)
+    sys.exit(1 if ended else 0)
+
+
+def hold(folder: Path, group: str) -> None:
+    """Enter the machine, furnish it, say so, and stay."""
+    unshare(CLONE_NEWNS)
+    _mount("--make-rprivate", "/")
+    take_for_all(group)
+    registry = EmptyRegistry()
+    registry.configure(folder / "etc" / "registries")
     cover(folder)
     own = read_process(os.getpid())
     assert own is not None  # noqa: S101 - it is us
     draft = folder / f"{RECORD}.new"
-    draft.write_text(json.dumps({"pid": own.pid, "start": own.start}))
+    draft.write_text(json.dumps({"pid": own.pid, "start": own.start, "group": group}))
     draft.replace(folder / RECORD)
-    signal.sigwait(signals)
-    (folder / RECORD).unlink(missing_ok=True)
-    remove_group(settings["group"])
+    registry.serve_forever()
 
 
 def cover(folder: Path) -> None:
@@ -67,12 +86,6 @@ def cover(folder: Path) -> None:
             _mount("--rbind", folder / source, merged / target)
     for place in PLACES:
         _mount("--rbind", work / f"{place.strip('/').replace('/', '-')}-merged", place)
-
-
-def _leave_the_unified_hierarchy() -> None:
-    # crun takes a hybrid machine for one of version 2 and finds no controllers: only version 1 is to be seen.
-    if os.path.ismount(UNIFIED):
-        subprocess.run(["umount", "--lazy", UNIFIED], check=True)
 
 
 def _mount(*arguments: str | Path) -> None:

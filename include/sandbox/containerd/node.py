@@ -89,11 +89,6 @@ class ContainerdNode:
         flags = self._flags(request)
         commands = {
             f"{name}.machine": (
-                "unshare",
-                "--mount",
-                "--propagation",
-                "private",
-                "--",
                 *python,
                 "sandbox.containerd.machine",
                 str(folder / "settings.json"),
@@ -140,7 +135,6 @@ class ContainerdNode:
         document = kubelet.configuration(
             port=kubelet.free_port(address),
             address=address,
-            group=group,
             lifecycle=site.lifecycle,
             taints=request.taints,
             reserved={},

@@ -32,11 +32,6 @@ state = "/run/containerd"
       BinaryName = "crun"
 """
 
-REGISTRIES = """\
-# Images are what the node has: whatever else is asked for is sought where nothing listens.
-server = "http://127.0.0.1:9"
-"""
-
 NETWORK = """\
 #!/bin/sh
 # Gives a pod the machine's own network: the sandbox's services listen on 127.0.0.1, and there a pod has to reach them.
@@ -77,9 +72,6 @@ def write_runtime(folder: Path, address: str) -> None:
     :param address: what pods are told is theirs.
     """
     (folder / "containerd.toml").write_text(CONTAINERD)
-    registries = folder / "registries" / "_default"
-    registries.mkdir(parents=True, exist_ok=True)
-    (registries / "hosts.toml").write_text(REGISTRIES)
     network = folder / "network"
     network.mkdir(exist_ok=True)
     result = {
