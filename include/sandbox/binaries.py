@@ -19,6 +19,7 @@ from pathlib import Path
 from sandbox.building import Build, Edit
 from sandbox.errors import BuildError, SandboxError
 from sandbox.locks import one_at_a_time
+from sandbox.obstacles import explained
 from sandbox.toolchain import SOURCES, Toolchain, find_toolchain
 
 CACHE_VARIABLE = "GPU_TRAINING_CACHE"
@@ -80,7 +81,6 @@ class Source:
 
 VERSION_VARIABLE = "K8S_VERSION"
 DEFAULT_VERSION = "1.37"
-OTHER_VERSIONS = ("1.34",)
 
 ETCD = Source(
     name="etcd",
@@ -105,9 +105,12 @@ def _kubernetes(folder: str) -> Source:
 
 KUBERNETES = {
     DEFAULT_VERSION: _kubernetes("kubernetes"),
-    **{version: _kubernetes(f"kubernetes-{version}") for version in OTHER_VERSIONS},
+    **{
+        folder.name.removeprefix("kubernetes-"): _kubernetes(folder.name)
+        for folder in sorted(SOURCES.glob("kubernetes-*"))
+    },
 }
-"""The Kubernetes that can be had, by minor version; another one is a folder with its own go.mod."""
+"""The Kubernetes that can be had, by minor version; another one is a folder that :mod:`sandbox.pinning` writes."""
 
 CONTROL_PLANE = (ETCD, KUBERNETES[DEFAULT_VERSION])
 
@@ -119,7 +122,10 @@ def control_plane(version: str) -> tuple[Source, ...]:
     """
     if version not in KUBERNETES:
         known = ", ".join(KUBERNETES)
-        raise SandboxError(f"Kubernetes {version!r} ({VERSION_VARIABLE}) is not pinned here; known are {known}")
+        raise SandboxError(
+            f"Kubernetes {version!r} ({VERSION_VARIABLE}) is not pinned here; known are {known}; "
+            "`python -m sandbox pin X.Y` pins another one"
+        )
     return (ETCD, KUBERNETES[version])
 
 
@@ -141,7 +147,10 @@ def cache_folder() -> Path:
     """Give the folder of built binaries: `$GPU_TRAINING_CACHE`, else `~/.cache/gpu-training`, for all checkouts."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser().absolute()
-    return Path.home() / ".cache" / "gpu-training"
+    try:
+        return Path.home() / ".cache" / "gpu-training"
+    except RuntimeError as error:
+        raise SandboxError(f"this user has no home folder for the binary cache: set {CACHE_VARIABLE}") from error
 
 
 def find_binaries(
@@ -151,18 +160,19 @@ def find_binaries(
 
     :param progress: told `subject: state` about once a second while something is built.
     :param cache: None: :func:`cache_folder`.
-    :raises BuildError: a build failed; the message ends with the compiler's words.
+    :raises BuildError: a build failed, and the message ends with the compiler's words; or the cache can not be used.
     """
     architecture()
     cache = cache_folder() if cache is None else cache
     found: dict[str, Path] = {}
-    for source in sources:
-        target = cache / source.key()
-        if not is_complete(target, source):
-            with one_at_a_time(target, progress):
-                if not is_complete(target, source):
-                    _make(source, target, find_toolchain(cache, progress), progress)
-        found |= {name: target / name for name, _ in source.programs}
+    with explained("binary cache", cache, f"set {CACHE_VARIABLE} to another folder", BuildError):
+        for source in sources:
+            target = cache / source.key()
+            if not is_complete(target, source):
+                with one_at_a_time(target, progress):
+                    if not is_complete(target, source):
+                        _make(source, target, find_toolchain(cache, progress), progress)
+            found |= {name: target / name for name, _ in source.programs}
     return found
 
 
@@ -202,6 +212,8 @@ def _make(source: Source, target: Path, toolchain: Toolchain, progress: Callable
         sizes = {str(file.relative_to(draft)): file.stat().st_size for file in draft.rglob("*") if file.is_file()}
         (draft / MANIFEST).write_text(json.dumps(sizes))
         draft.chmod(0o755)
+        # Whole under its name even after a power cut, since its size is all that is checked later.
+        os.sync()
         shutil.rmtree(target, ignore_errors=True)
         draft.rename(target)
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from sandbox.toolchain import Toolchain
 
 SHOWN_OUTPUT_LINES = 20
 TELL_S = 1.0
+FULL = os.strerror(errno.ENOSPC).lower()
+FULL_REMEDY = "free some space there, or set GPU_TRAINING_CACHE, GOCACHE or TMPDIR, whichever it is, to another folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +134,9 @@ class Build:
             process.wait()
             reader.join()
         if process.returncode:
-            raise BuildError(f"{self.title} can not be built: {''.join(lines[-SHOWN_OUTPUT_LINES:]).strip()}")
+            words = "".join(lines[-SHOWN_OUTPUT_LINES:]).strip()
+            remedy = f"; {FULL_REMEDY}" if FULL in words else ""
+            raise BuildError(f"{self.title} can not be built: {words}{remedy}")
 
     def _start(
         self, toolchain: Toolchain, *arguments: str, stdout: int, packages: Sequence[str] | None = None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cluster.situations import INCLUDE, ROOT, python, run, with_mounts
 
 from sandbox.binaries import Source, find_binaries
 from sandbox.building import Edit
@@ -47,10 +47,25 @@ func Word() string { return gitVersion + " " }
 BUILDER = """
 import sys
 from pathlib import Path
-sys.path[:0] = [{tests!r}, {include!r}]
-from test_sandbox_binaries import source_in
+from tests.cluster.test_sandbox_binaries import source_in
 from sandbox.binaries import find_binaries
-find_binaries(lambda text: print(text, flush=True), sources=(source_in(Path({folder!r})),), cache=Path({cache!r}))
+source, cache = source_in(Path(sys.argv[1])), Path(sys.argv[2])
+for name, path in find_binaries(lambda text: print(text, flush=True), sources=(source,), cache=cache).items():
+    print(f"{name}: {path}")
+"""
+FULL_CACHE = """
+import subprocess, sys
+from pathlib import Path
+from tests.cluster.test_sandbox_binaries import source_in
+from sandbox.binaries import find_binaries
+from sandbox.errors import BuildError
+source, cache = source_in(Path(sys.argv[1])), Path(sys.argv[2])
+try:
+    find_binaries(print, sources=(source,), cache=cache)
+except BuildError as error:
+    print(error)
+print("left:", [entry.name for entry in cache.iterdir() if entry.suffix != ".lock"])
+subprocess.run(["mount", "-o", "remount,size=64m", cache], check=True)
 """
 MARK = {"TINY_BUILD": "1"}
 
@@ -100,12 +115,28 @@ def test_another_pin_or_flag_is_another_entry_of_the_cache(source: Source) -> No
     assert source.key() != before
 
 
-def test_a_truncated_program_is_built_again(source: Source, tmp_path: Path) -> None:
-    program, _ = find(source, tmp_path / "cache")
+def truncate(program: Path) -> None:
     program.write_bytes(program.read_bytes()[:1000])
+
+
+def remove_manifest(program: Path) -> None:
+    (program.parent / "complete.json").unlink()
+
+
+def cut_off_before_the_rename(program: Path) -> None:
+    program.parent.rename(program.parents[1] / f".{program.parent.name}.draft")
+
+
+@pytest.mark.parametrize("spoil", [truncate, remove_manifest, cut_off_before_the_rename])
+def test_what_a_build_left_half_made_is_built_again(
+    source: Source, tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    program, _ = find(source, tmp_path / "cache")
+    spoil(program)
     again, told = find(source, tmp_path / "cache")
     assert told
     assert subprocess.run([again], capture_output=True, text=True, check=True).stdout == "v1.2.3 ok\n"
+    assert not list((tmp_path / "cache").glob(".tiny-*"))
 
 
 def test_a_source_may_edit_its_module_and_keep_folders_of_it(source: Source, tmp_path: Path) -> None:
@@ -120,11 +151,41 @@ def test_a_source_may_edit_its_module_and_keep_folders_of_it(source: Source, tmp
         find(replace(source, edits=(replace(edit, old="no such"),)), tmp_path / "cache")
 
 
-def test_two_builds_at_once_wait_for_one_another(source: Source, tmp_path: Path) -> None:
-    with ThreadPoolExecutor() as pool:
-        results = list(pool.map(lambda _: find(source, tmp_path / "cache"), range(2)))
-    assert results[0][0] == results[1][0]
-    assert sum(any("fetching" in text for text in told) for _, told in results) == 1
+def test_two_processes_that_build_at_once_wait_for_one_another(source: Source, tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": f"{INCLUDE}:{ROOT}"}
+    command = python(BUILDER, source.folder, tmp_path / "cache")
+    builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    told = [builder.communicate()[0] for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0]
+    assert sum("fetching" in text for text in told) == 1
+    assert {text.splitlines()[-1] for text in told} == {f"greeter: {tmp_path / 'cache' / source.key() / 'greeter'}"}
+
+
+def test_a_full_disk_under_the_cache_is_told_and_nothing_half_built_stays(source: Source, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    prefix = with_mounts(f"-t tmpfs -o size=1m none {cache}")
+    told = run(*prefix, *python(FULL_CACHE + BUILDER, source.folder, cache))
+    assert told.returncode == 0, told.stderr
+    assert "tiny v1.2.3 can not be built: " in told.stdout
+    assert "no space left on device; free some space there, or set GPU_TRAINING_CACHE" in told.stdout
+    assert "left: []" in told.stdout
+    assert told.stdout.endswith(f"greeter: {cache / source.key() / 'greeter'}\n")
+
+
+def test_a_read_only_cache_gives_what_it_has_and_is_told_when_something_is_to_be_built(
+    source: Source, tmp_path: Path
+) -> None:
+    program, _ = find(source, tmp_path / "cache")
+    sealed = with_mounts(
+        f"--bind {tmp_path / 'cache'} {tmp_path / 'cache'}", f"-o remount,bind,ro {tmp_path / 'cache'}"
+    )
+    assert run(*sealed, *python(BUILDER, source.folder, tmp_path / "cache")).stdout == f"greeter: {program}\n"
+    (source.folder / "go.sum").write_text("\n")
+    told = run(*sealed, *python(BUILDER, source.folder, tmp_path / "cache"))
+    words = f"binary cache {tmp_path / 'cache'} can not be used: [Errno 30] Read-only file system"
+    assert words in told.stderr
+    assert "set GPU_TRAINING_CACHE to another folder" in told.stderr
 
 
 def test_a_killed_build_is_redone_and_its_remains_are_removed(source: Source, tmp_path: Path) -> None:
@@ -136,10 +197,9 @@ def test_a_killed_build_is_redone_and_its_remains_are_removed(source: Source, tm
     )
     (stuck / "go").chmod(0o755)
     cache = tmp_path / "cache"
-    places = {"tests": str(Path(__file__).parent), "include": str(Path(sys.modules["sandbox"].__path__[0]).parent)}
-    code = BUILDER.format(folder=str(source.folder), cache=str(cache), **places)
-    environment = os.environ | MARK | {"PATH": f"{stuck}:{os.environ['PATH']}"}
-    builder = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL)
+    places = {"PATH": f"{stuck}:{os.environ['PATH']}", "PYTHONPATH": f"{INCLUDE}:{ROOT}"}
+    command = python(BUILDER, source.folder, cache)
+    builder = subprocess.Popen(command, env=os.environ | MARK | places, stdout=subprocess.DEVNULL)
     wait_for((source.folder / "started").exists, 30, "the stuck compiler to start")
     assert list(cache.glob(".tiny-*"))
     builder.send_signal(signal.SIGKILL)

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ OWNER = """
 import os, pathlib, sys, time
 from sandbox.cluster import Sandbox
 sandbox = Sandbox.up(pathlib.Path(sys.argv[1]), nodes=(), owner_pid=os.getpid())
-print(sandbox.supervisor.pid, flush=True)
+print("up", flush=True)
 time.sleep(600)
 """
 
@@ -65,15 +66,8 @@ def test_up_gives_a_ready_node_with_label_taint_and_capacity(sandbox: Sandbox) -
     assert [(line.name, line.ready, line.gpus) for line in sandbox.status().nodes] == [("gpu-1", True, 1)]
 
 
-def test_up_again_gives_the_same_cluster_and_two_folders_have_two(sandbox: Sandbox, folder: Path) -> None:
-    again = Sandbox.up(sandbox.folder)
-    assert again.api_url == sandbox.api_url
-    other = Sandbox.up(folder, nodes=(), owner_pid=os.getpid())
-    assert other.api_url != sandbox.api_url
-    other.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "only-here"}})
-    assert not sandbox.api.exists("/api/v1/namespaces/only-here")
-    other.down()
-    assert sandbox.api.is_ready()
+def test_up_again_gives_the_same_cluster(sandbox: Sandbox) -> None:
+    assert Sandbox.up(sandbox.folder).api_url == sandbox.api_url
 
 
 def test_down_leaves_no_process_and_no_file(folder: Path) -> None:
@@ -86,16 +80,23 @@ def test_down_leaves_no_process_and_no_file(folder: Path) -> None:
     assert Sandbox.attach(folder) is None
 
 
-def test_a_sandbox_ends_with_its_owner_even_one_killed(folder: Path) -> None:
+def test_two_folders_have_two_clusters_and_one_ends_with_its_owner_even_one_killed(
+    sandbox: Sandbox, folder: Path
+) -> None:
     environment = os.environ | {"PYTHONPATH": INCLUDE}
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(folder)], stdout=subprocess.PIPE, env=environment)
     assert owner.stdout is not None
-    supervisor = int(owner.stdout.readline())
-    running = snapshot()
-    processes = [running[supervisor], *descendants(supervisor, running)]
+    owner.stdout.readline()
+    other = Sandbox.attach(folder)
+    assert other is not None
+    assert other.api_url != sandbox.api_url
+    other.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": "only-here"}})
+    assert not sandbox.api.exists("/api/v1/namespaces/only-here")
+    processes = everything_of(other)
     owner.kill()
     owner.communicate()
     wait_for(lambda: not still_running(processes), 30, "the end of what a killed owner had started")
+    assert sandbox.api.is_ready()
 
 
 def test_status_is_told_as_json_and_in_words(sandbox: Sandbox) -> None:
@@ -129,23 +130,17 @@ def test_a_folder_with_other_things_in_it_is_refused_and_untouched(tmp_path: Pat
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.parametrize("lost", ["api", "etcd"])
-def test_a_port_lost_to_another_program_is_replaced(folder: Path, lost: str) -> None:
-    with socket.socket() as squatter:
-        squatter.bind((HOST, 0))
-        squatter.listen()
-        free = Ports.free()
+def test_ports_lost_to_another_program_are_replaced(folder: Path) -> None:
+    with socket.create_server((HOST, 0)) as squatter:
         taken = squatter.getsockname()[1]
-        first = Ports(api=taken, etcd=free.etcd) if lost == "api" else Ports(api=free.api, etcd=taken)
-        attempts = iter([first, Ports.free()])
+        attempts = iter([replace(Ports.free(), api=taken), replace(Ports.free(), etcd=taken), last := Ports.free()])
         credentials = Credentials(folder / "certificates")
         credentials.create()
         supervisor = Supervisor.start(folder, owner_pid=os.getpid())
         ports = start_control_plane(
             folder, find_binaries(print), supervisor, credentials, find_ports=lambda: next(attempts)
         )
-        assert taken not in (ports.api, ports.etcd)
-        assert next(attempts, None) is None
+        assert ports == last
 
 
 def test_a_program_that_does_not_start_is_named_with_the_end_of_its_log(folder: Path) -> None:
