@@ -26,6 +26,7 @@ API_NAMES = (
     "kubernetes.default.svc.cluster.local",
     "10.96.0.1",
 )
+FRONT_PROXY = "front-proxy-client"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 GRACE_S = 3.0
 
@@ -57,8 +58,8 @@ class Ports:
 class Credentials:
     """All keys and certificates of one cluster, below one folder.
 
-    Three authorities, so that what one of them vouches for opens nothing else: the cluster's, etcd's, and one for the
-    API server as a client of nodes.
+    Four authorities, so that what one of them vouches for opens nothing else: the cluster's, etcd's, one for the API
+    server as a client of nodes, and one for it as the front of other API servers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -66,6 +67,7 @@ class Credentials:
         self.cluster = Authority(folder, "cluster-ca")
         self.etcd = Authority(folder, "etcd-ca")
         self.node_client = Authority(folder, "node-client-ca")
+        self.front_proxy = Authority(folder, "front-proxy-ca")
 
     def pair(self, name: str) -> KeyPair:
         """Give the paths of a certificate and its key."""
@@ -73,12 +75,13 @@ class Credentials:
 
     def create(self) -> None:
         """Make everything anew but the nodes' certificates."""
-        for authority in (self.cluster, self.etcd, self.node_client):
+        for authority in (self.cluster, self.etcd, self.node_client, self.front_proxy):
             authority.create()
         self.etcd.issue(self.pair("etcd"), common_name="etcd", addresses=[HOST], server=True, client=True)
         self.etcd.issue(self.pair("etcd-client"), common_name="kube-apiserver", client=True)
         self.cluster.issue(self.pair("apiserver"), common_name="kube-apiserver", addresses=API_NAMES, server=True)
         self.node_client.issue(self.pair("node-client"), common_name="kube-apiserver-kubelet-client", client=True)
+        self.front_proxy.issue(self.pair("front-proxy-client"), common_name=FRONT_PROXY, client=True)
         create_signing_key(self.pair("service-accounts"))
         self.user("admin", "sandbox-admin", "system:masters")
         self.user("controller-manager", "system:kube-controller-manager")
@@ -179,6 +182,7 @@ def _etcd_flags(folder: Path, ports: Ports, credentials: Credentials) -> list[st
 def _api_server_flags(ports: Ports, credentials: Credentials) -> list[str]:
     serving, etcd = credentials.pair("apiserver"), credentials.pair("etcd-client")
     tokens, nodes = credentials.pair("service-accounts"), credentials.pair("node-client")
+    front = credentials.pair("front-proxy-client")
     return [
         f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
@@ -203,6 +207,15 @@ def _api_server_flags(ports: Ports, credentials: Credentials) -> list[str]:
         f"--kubelet-client-certificate={nodes.certificate}",
         f"--kubelet-client-key={nodes.key}",
         "--kubelet-preferred-address-types=InternalIP",
+        # API servers behind this one, as that of Kueue, hear from it who asks.
+        # https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/
+        f"--requestheader-client-ca-file={credentials.front_proxy.certificate}",
+        f"--requestheader-allowed-names={FRONT_PROXY}",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={front.certificate}",
+        f"--proxy-client-key-file={front.key}",
         # As clusters have it: what a namespace admits is for Pod Security to say.
         "--allow-privileged",
         "--profiling=false",

@@ -1,0 +1,117 @@
+"""Thousands of nodes and pods in one sandbox: how long they take and what they cost.
+
+`python -m bench.scale [--nodes 1000 5000] [--pods 5000] [--jobs 10] [--run 120]`: for each number of nodes a sandbox of
+its own, nodes of kind kwok, then Jobs whose pods run for so many seconds each. Told are the seconds until all nodes
+take pods, until all pods run, until all Jobs are complete, and the memory of each program when it was highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sandbox import kwok
+from sandbox.bulk import Request, send_all
+from sandbox.cluster import Sandbox
+from sandbox.kwok import PodLife
+from sandbox.processes import memory_bytes
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+DEADLINE_S = 3600.0
+LOOK_S = 1.0
+MEBIBYTE = 1 << 20
+
+
+def job_document(number: int, pods: int, run_s: float) -> dict[str, Any]:
+    container = {"name": "training", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    template = {
+        "metadata": {"annotations": PodLife(run_s=run_s).annotations()},
+        "spec": {"restartPolicy": "Never", "tolerations": [{"operator": "Exists"}], "containers": [container]},
+    }
+    spec = {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": template}
+    return {"metadata": {"name": f"bench-{number}"}, "spec": spec}
+
+
+class Peak:
+    """The highest memory of each of a sandbox's programs, in MiB."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.mib: dict[str, int] = defaultdict(int)
+
+    def look(self) -> None:
+        for name, status in self._sandbox.supervisor.status().items():
+            if status.alive:
+                self.mib[name] = max(self.mib[name], memory_bytes(status.pid) // MEBIBYTE)
+
+    def describe(self) -> str:
+        return f"{sum(self.mib.values())} MiB: " + ", ".join(f"{name} {mib}" for name, mib in self.mib.items())
+
+
+def count(sandbox: Sandbox) -> tuple[int, int, int]:
+    """Give how many pods run, how many have succeeded, and how many Jobs are complete."""
+    jobs = [job["status"] for job in sandbox.api.request("GET", JOBS, timeout_s=60)["items"]]
+    complete = [job for job in jobs if any(each["type"] == "Complete" for each in job.get("conditions", ()))]
+    return sum(job.get("ready", 0) for job in jobs), sum(job.get("succeeded", 0) for job in jobs), len(complete)
+
+
+def until(peak: Peak, condition: Callable[[], bool]) -> float:
+    """Give the seconds until a condition holds."""
+    started = time.monotonic()
+    while not condition():
+        peak.look()
+        if time.monotonic() - started > DEADLINE_S:
+            raise TimeoutError(f"no end after {DEADLINE_S:.0f} s")
+        time.sleep(LOOK_S)
+    return time.monotonic() - started
+
+
+def measure(folder: Path, nodes: int, pods: int, jobs: int, run_s: float) -> None:
+    sandbox = Sandbox.up(folder, nodes=(), owner_pid=os.getpid())
+    try:
+        peak = Peak(sandbox)
+        kwok.add_nodes(sandbox, 1, name="warm")
+        started = time.monotonic()
+        kwok.add_nodes(sandbox, nodes)
+        peak.look()
+        print(f"{nodes} nodes: all take pods after {time.monotonic() - started:.0f} s; {peak.describe()}", flush=True)
+        documents = [job_document(number, pods // jobs, run_s) for number in range(jobs)]
+        send_all(sandbox.api, [Request(method="POST", target=JOBS, body=document) for document in documents])
+        most = 0
+
+        def all_run() -> bool:
+            nonlocal most
+            running, succeeded, _ = count(sandbox)
+            most = max(most, running)
+            return running + succeeded >= pods // jobs * jobs
+
+        seconds = until(peak, all_run)
+        print(f"{nodes} nodes, {pods} pods: {most} run at once after {seconds:.0f} s", flush=True)
+        seconds += until(peak, lambda: count(sandbox)[2] == jobs)
+        told = f"all {jobs} Jobs complete after {seconds:.0f} s, each pod having run {run_s:g} s"
+        print(f"{nodes} nodes, {pods} pods: {told}; at most {peak.describe()}", flush=True)
+    finally:
+        sandbox.down()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000], metavar="N")
+    parser.add_argument("--pods", type=int, default=5000, metavar="N", help="in all (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=10, metavar="N", help="that they belong to (%(default)s)")
+    parser.add_argument("--run", type=float, default=120.0, metavar="S", help="seconds that a pod runs (%(default)s)")
+    arguments = parser.parse_args()
+    for nodes in arguments.nodes:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(Path(folder) / "sandbox", nodes, arguments.pods, arguments.jobs, arguments.run)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
