@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
 import shutil
 import time
@@ -9,28 +11,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sandbox.agent.back_off import RestartBackOff, format_delay
 from sandbox.agent.context import PodContext
+from sandbox.agent.ends import read_end
 from sandbox.agent.environment import ContainerConfigError
 from sandbox.agent.events import Severity
-from sandbox.agent.images import Image, ImageUnknownError, InvalidImageNameError
+from sandbox.agent.images import Image
 from sandbox.agent.launching import build_launch
-from sandbox.agent.logs import read_tail
+from sandbox.agent.probes import ProbeKind, grace_s, kill_message
+from sandbox.agent.probing import Prober
 from sandbox.agent.processes import ContainerProcess, Exit, StartError, ViewError, read_exit
-from sandbox.agent.status import ContainerView, Running, State, Terminated, Waiting, lost_end, will_restart
-from sandbox.agent.termination import FILE_LIMIT_BYTES, LOG_LIMIT_LINES, build_message
+from sandbox.agent.pulling import ImageWaiter
+from sandbox.agent.states import ContainerView, Running, State, Terminated, Waiting, lost_end, will_restart
+from sandbox.agent.stopping import SHORTEST_GRACE_S
 
 Document = Mapping[str, Any]
 
-FIRST_BACK_OFF_S = 10.0
-LONGEST_BACK_OFF_S = 300.0
-FORGIVEN_AFTER_S = 600.0
-"""A run this long starts the back-off anew."""
-
 CONFIG_RETRY_S = (1.0, 10.0)
 """First and longest pause before a container is tried again whose configuration was not complete."""
-
-PULL_SHOWN_S = 1.0
-"""How long the pull error itself shows before the status says that the next pull waits."""
 
 KEPT_RUNS = 2
 
@@ -45,13 +43,18 @@ class ContainerRunner:
         self._pod = pod
         self._spec = spec
         self._init = init
+        self._policy = str(pod.document["spec"].get("restartPolicy", "Always"))
         initializes = bool(pod.document["spec"].get("initContainers"))
         self._state: State = Waiting(reason="PodInitializing" if initializes else "ContainerCreating")
         self._last: Terminated | None = None
         self._runs = 0
         self._image_id = ""
         self._container_id = ""
-        self._back_off_s = 0.0
+        self._back_off = RestartBackOff()
+        self._images = ImageWaiter(pod, spec, self._tell, self._show)
+        self._prober = Prober(pod, spec, self._tell, self._end_unhealthy)
+        self._unhealthy = False
+        self._ended_run: Running | None = None
         self._process: ContainerProcess | None = None
         self._folder: Path = pod.folder / "containers" / str(spec["name"])
 
@@ -66,7 +69,7 @@ class ContainerRunner:
         return ContainerView(
             name=self.name,
             image=self._spec["image"],
-            state=self._state,
+            state=self._told_state(),
             last=self._last,
             restart_count=max(0, self._runs - 1),
             image_id=self._image_id,
@@ -77,6 +80,15 @@ class ContainerRunner:
     def running(self) -> bool:
         """Whether its process runs."""
         return self._process is not None
+
+    def _told_state(self) -> State:
+        # Between a run that a probe ended and the next one a kubelet tells nothing; under restartPolicy OnFailure the
+        # API server would not take back an end with exit code 0.
+        state = self._ended_run if self._ended_run and isinstance(self._state, Terminated) else self._state
+        if not isinstance(state, Running):
+            return state
+        health = self._prober.health
+        return dataclasses.replace(state, started=health.started, ready=health.ready)
 
     def log_of(self, *, previous: bool) -> Path:
         """Return the log of the newest run, or of the one before it. It may not exist."""
@@ -98,8 +110,11 @@ class ContainerRunner:
         if self._process is not None:
             self._process.kill()
 
-    def restore(self) -> None:
-        """Find again what an earlier agent started: runs that ended, and one that may still go on."""
+    def restore(self, told: Document) -> None:
+        """Find again what an earlier agent started: runs that ended, and one that may still go on.
+
+        :param told: the container's status as that agent wrote it last; empty when there is none.
+        """
         numbers = sorted(int(entry.name) for entry in self._folder.glob("[0-9]*") if (entry / "spec.json").exists())
         for number in numbers:
             folder = self._run_folder(number)
@@ -109,6 +124,7 @@ class ContainerRunner:
             self._process = ContainerProcess.find(folder)
             if self._process is not None:
                 self._state = Running(started_ns=self._process.started_ns)
+                self._prober.health.assume(started=told.get("started", False), ready=told.get("ready", False))
             else:
                 self._state = self._end_of(read_exit(folder))
 
@@ -129,26 +145,24 @@ class ContainerRunner:
         ended = self._state if isinstance(self._state, Terminated) else None
         if ended is None:
             return True
-        policy = self._pod.document["spec"].get("restartPolicy", "Always")
+        if self._unhealthy:
+            # Whatever its exit code: who did not answer has not done its work.
+            return self._policy != "Never"
         # An init container that succeeded is done, also where the others run for ever.
-        return will_restart("OnFailure" if self._init and policy == "Always" else policy, ended.exit_code)
+        policy = "OnFailure" if self._init and self._policy == "Always" else self._policy
+        return will_restart(policy, ended.exit_code)
 
     async def _wait_to_restart(self) -> None:
-        """Wait as the kubelet does: not before the first restart, then 10 s from the end, twice as long each time."""
-        ended = self._state
+        ended, before = self._state, self._last
         if not isinstance(ended, Terminated):
             return
-        finished = ended.finished_ns or time.time_ns()
-        if ended.started_ns and finished - ended.started_ns >= FORGIVEN_AFTER_S * 10**9:
-            self._back_off_s = 0.0
-        delay, self._back_off_s = self._back_off_s, min(LONGEST_BACK_OFF_S, self._back_off_s * 2 or FIRST_BACK_OFF_S)
-        left = delay - (time.time_ns() - finished) / 10**9
+        delay = self._back_off.delay_s
+        left = self._back_off.wait_s(ended, now_ns=time.time_ns(), killed_after=before, killed=self._unhealthy)
         if left <= 0:
             return
         metadata = self._pod.document["metadata"]
         pod = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
-        before = self._last
-        text = f"back-off {_duration(delay)} restarting failed container={self.name} pod={pod}"
+        text = f"back-off {format_delay(delay)} restarting failed container={self.name} pod={pod}"
         self._show(Waiting(reason="CrashLoopBackOff", message=text))
         self._tell("Warning", "BackOff", f"Back-off restarting failed container {self.name} in pod {pod}")
         await self._pod.pause(left)
@@ -157,45 +171,15 @@ class ContainerRunner:
 
     async def _start(self) -> None:
         """Try until the container runs, has failed to, or its pod stops."""
-        pull_s, config_s = FIRST_BACK_OFF_S, CONFIG_RETRY_S[0]
-        while not self._pod.stopping.is_set():
+        pause_s = CONFIG_RETRY_S[0]
+        while (image := await self._images.get()) is not None:
             try:
-                image = await self._pod.node.orders.pull(self._pod, self._spec["image"])
                 await self._launch(image)
                 return
-            except InvalidImageNameError as error:
-                self._show(Waiting(reason="InvalidImageName", message=str(error)))
-                self._tell("Warning", "InspectFailed", str(error))
-                self._tell("Warning", "Failed", "Error: InvalidImageName")
-                await self._pod.pause(pull_s)
-            except ImageUnknownError as error:
-                await self._fail_to_pull(str(error), pull_s)
-                pull_s = min(LONGEST_BACK_OFF_S, pull_s * 2)
             except (ContainerConfigError, ViewError) as error:
                 self.refuse(str(error))
-                await self._pod.pause(config_s)
-                config_s = min(CONFIG_RETRY_S[1], config_s * 2)
-
-    async def _fail_to_pull(self, error: str, back_off_s: float) -> None:
-        image = self._spec["image"]
-        if self._spec.get("imagePullPolicy") == "Never":
-            text = f'Container image "{image}" is not present with pull policy of Never'
-            self._show(Waiting(reason="ErrImageNeverPull", message=text))
-            self._tell("Warning", "ErrImageNeverPull", text)
-            self._tell("Warning", "Failed", "Error: ErrImageNeverPull")
-            await self._pod.pause(back_off_s)
-            return
-        self._tell("Normal", "Pulling", f'Pulling image "{image}"')
-        self._tell("Warning", "Failed", f'Failed to pull image "{image}": {error}')
-        self._tell("Warning", "Failed", "Error: ErrImagePull")
-        self._show(Waiting(reason="ErrImagePull", message=error))
-        await self._pod.pause(PULL_SHOWN_S)
-        if not self._pod.stopping.is_set():
-            self._tell("Normal", "BackOff", f'Back-off pulling image "{image}"')
-            self._tell("Warning", "Failed", "Error: ImagePullBackOff")
-            text = f'Back-off pulling image "{image}": ErrImagePull: {error}'
-            self._show(Waiting(reason="ImagePullBackOff", message=text))
-            await self._pod.pause(back_off_s - PULL_SHOWN_S)
+                await self._pod.pause(pause_s)
+                pause_s = min(CONFIG_RETRY_S[1], pause_s * 2)
 
     async def _launch(self, image: Image) -> None:
         number = self._runs
@@ -227,6 +211,8 @@ class ContainerRunner:
 
     def _begin_run(self, record: Mapping[str, str]) -> None:
         self._runs += 1
+        self._unhealthy = False
+        self._prober.begin()
         self._container_id, self._image_id = record["container_id"], record["image_id"]
         if self._runs > KEPT_RUNS:
             shutil.rmtree(self._run_folder(self._runs - 1 - KEPT_RUNS), ignore_errors=True)
@@ -234,39 +220,30 @@ class ContainerRunner:
     async def _follow(self) -> None:
         if self._process is None:
             return
-        end = await self._process.wait()
+        watch = asyncio.create_task(self._prober.watch(self._process))
+        try:
+            end = await self._process.wait()
+        finally:
+            watch.cancel()
         self._process = None
+        goes_on = self._unhealthy and self._policy != "Never" and not self._pod.stopping.is_set()
+        self._ended_run = self._state if goes_on and isinstance(self._state, Running) else None
         self._show(self._pod.node.orders.end_of(self._end_of(end)))
 
+    def _end_unhealthy(self, kind: ProbeKind) -> None:
+        """End the run since a probe has failed."""
+        process, spec = self._process, self._pod.document["spec"]
+        if process is None or self._pod.stopping.is_set():
+            return
+        self._unhealthy = True
+        self._tell("Normal", "Killing", kill_message(self.name, kind, restart_policy=self._policy))
+        process.terminate()
+        grace = max(SHORTEST_GRACE_S, grace_s(spec, self._spec, kind))
+        asyncio.get_running_loop().call_later(grace, process.kill)
+
     def _end_of(self, end: Exit) -> Terminated:
-        if not end.seen:
-            return lost_end(self._container_id)
-        folder = self._run_folder(self._runs - 1)
-        if end.fault is not None:
-            # The runtime knows no start of it, and Go's zero time is written as the epoch.
-            return Terminated(
-                exit_code=128,
-                reason="StartError",
-                message=end.fault,
-                started_ns=0,
-                finished_ns=end.finished_ns,
-                container_id=self._container_id,
-            )
-        message = build_message(
-            _end_of_file(folder / "termination-log"),
-            policy=self._spec.get("terminationMessagePolicy", "File"),
-            exit_code=end.exit_code,
-            log_tail=read_tail(folder / "log", LOG_LIMIT_LINES),
-            containers=self._pod.container_count,
-        )
-        return Terminated(
-            exit_code=end.exit_code,
-            reason="Error" if end.exit_code else "Completed",
-            message=message,
-            started_ns=end.started_ns,
-            finished_ns=end.finished_ns,
-            container_id=self._container_id,
-        )
+        folder, sharing = self._run_folder(self._runs - 1), self._pod.container_count
+        return read_end(end, folder, self._spec, container_id=self._container_id, sharing=sharing)
 
     def _run_folder(self, number: int) -> Path:
         return self._folder / str(number)
@@ -280,18 +257,3 @@ class ContainerRunner:
     def _tell(self, severity: Severity, reason: str, message: str) -> None:
         section = "initContainers" if self._init else "containers"
         self._pod.tell(severity, reason, message, field_path=f"spec.{section}{{{self.name}}}")
-
-
-def _end_of_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - FILE_LIMIT_BYTES))
-            return file.read(FILE_LIMIT_BYTES)
-    except FileNotFoundError:
-        return b""
-
-
-def _duration(seconds: float) -> str:
-    """Write a delay as Go does: 10s, 1m20s."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

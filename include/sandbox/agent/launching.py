@@ -14,15 +14,13 @@ from sandbox.agent.environment import ContainerConfigError, expand
 from sandbox.agent.images import Image
 from sandbox.agent.namespaces import REMEDY
 from sandbox.agent.objects import ObjectUnavailableError
+from sandbox.agent.probes import ProbeKind
 from sandbox.agent.processes import LaunchSpec
 
 Document = Mapping[str, Any]
 
 _NOT_HERE = {
     "lifecycle": "hooks",
-    "livenessProbe": "probes",
-    "readinessProbe": "probes",
-    "startupProbe": "probes",
     "volumeDevices": "block volumes",
     "restartPolicy": "restart policy of a container, and so no sidecars",
 }
@@ -73,6 +71,9 @@ def find_unsupported(container: Document) -> str | None:
     for key, what in _NOT_HERE.items():
         if container.get(key):
             return f"{key}: nodes of kind process have no {what}; drop it, or use another node kind"
+    for kind in ProbeKind:
+        if "grpc" in (container.get(kind.key) or {}):
+            return f"{kind.key}: nodes of kind process ask no gRPC service; use exec, httpGet or tcpSocket"
     return None
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sandbox.agent.images import Image, ImageUnknownError, parse_reference
-from sandbox.agent.status import Terminated, format_time
+from sandbox.agent.states import Terminated
+from sandbox.agent.status import format_time
 
 if TYPE_CHECKING:
     from sandbox.agent.context import PodContext

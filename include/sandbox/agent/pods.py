@@ -9,43 +9,23 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sandbox.agent.containers import ContainerRunner
 from sandbox.agent.context import NodeContext, PodContext
 from sandbox.agent.objects import ObjectReader
 from sandbox.agent.pod_volumes import PodVolumes
-from sandbox.agent.status import (
-    Phase,
-    PodView,
-    build_rejection,
-    build_status,
-    parse_time,
-    settle,
-    succeeded,
-)
+from sandbox.agent.states import Phase, PodView, settle, succeeded
+from sandbox.agent.status import build_rejection, build_status, parse_time
 from sandbox.agent.status_writer import StatusWriter
+from sandbox.agent.stopping import Stop, find_stop, granted_s, is_deleted, seconds_to_deadline
 from sandbox.agent.volumes import VolumeUnsupportedError
 
 Document = Mapping[str, Any]
 
-DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
-
-SHORTEST_GRACE_S = 1.0
-"""The kubelet grants a second even where none is asked for."""
-
 KILL_REPEAT_S = 2.0
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stop:
-    """Why a pod must end, and how long its containers may take."""
-
-    grace_s: float
-    failure: tuple[str, str] | None = None
 
 
 class PodWorker:
@@ -152,8 +132,9 @@ class PodWorker:
         """Take up what an earlier agent of this node left of the pod, so that nothing is run twice."""
         if self.folder.exists():
             self.admitted = True
+            told = {one["name"]: one for one in (self._document.get("status") or {}).get("containerStatuses") or ()}
             for runner in self._runners:
-                runner.restore()
+                runner.restore(told.get(runner.name, {}))
         elif (self._document.get("status") or {}).get("phase") == Phase.RUNNING:
             self.admitted = True
             for status in self._document["status"].get("containerStatuses") or ():
@@ -189,7 +170,8 @@ class PodWorker:
             if stop := self._find_stop():
                 await self._stop(containers, stop)
                 break
-            await self._wait(containers, self._seconds_to_deadline())
+            left = seconds_to_deadline(self._document, started_ns=self._started_ns, now_ns=time.time_ns())
+            await self._wait(containers, left)
         if not containers.cancelled() and (error := containers.exception()):
             logger.error("pod %s: %r", self.folder.name, error, exc_info=error)
             self._failure = ("NodeAgentError", f"the node agent failed: {error!r}")
@@ -204,29 +186,13 @@ class PodWorker:
             update.cancel()
             self._updated.clear()
 
-    def _find_stop(self) -> _Stop | None:
-        metadata, spec = self._document["metadata"], self._document["spec"]
-        if self._gone or metadata.get("deletionTimestamp"):
-            return _Stop(grace_s=self._grace_s())
-        if order := self._pod.node.orders.pods.get(metadata["uid"]):
-            return _Stop(grace_s=max(SHORTEST_GRACE_S, order.grace_s), failure=(order.reason, order.message))
-        left = self._seconds_to_deadline()
-        if left is not None and left <= 0:
-            grace = max(SHORTEST_GRACE_S, float(spec.get("terminationGracePeriodSeconds", 30)))
-            return _Stop(grace_s=grace, failure=("DeadlineExceeded", DEADLINE_MESSAGE))
-        return None
+    def _find_stop(self) -> Stop | None:
+        order = self._pod.node.orders.pods.get(self._document["metadata"]["uid"])
+        return find_stop(
+            self._document, gone=self._gone, order=order, started_ns=self._started_ns, now_ns=time.time_ns()
+        )
 
-    def _grace_s(self) -> float:
-        granted = self._document["metadata"].get("deletionGracePeriodSeconds")
-        if granted is None:
-            granted = self._document["spec"].get("terminationGracePeriodSeconds", 30)
-        return max(SHORTEST_GRACE_S, float(granted))
-
-    def _seconds_to_deadline(self) -> float | None:
-        limit = self._document["spec"].get("activeDeadlineSeconds")
-        return None if limit is None else limit - (time.time_ns() - self._started_ns) / 10**9
-
-    async def _stop(self, containers: asyncio.Task[None], stop: _Stop) -> None:
+    async def _stop(self, containers: asyncio.Task[None], stop: Stop) -> None:
         """End all containers: SIGTERM, and what still runs after the grace period is killed."""
         if stop.failure:
             self._failure = stop.failure
@@ -235,7 +201,7 @@ class PodWorker:
         for runner in self._runners:
             runner.terminate()
         kill_at = time.monotonic() + stop.grace_s
-        deleting = bool(self._document["metadata"].get("deletionTimestamp"))
+        deleting = is_deleted(self._document)
         while not containers.done():
             left = kill_at - time.monotonic()
             if left <= 0:
@@ -244,8 +210,8 @@ class PodWorker:
                 left = KILL_REPEAT_S
             await self._wait(containers, left)
             # A second deletion may grant less; one that comes after a deadline too.
-            if self._gone or (deleting := deleting or bool(self._document["metadata"].get("deletionTimestamp"))):
-                kill_at = min(kill_at, time.monotonic() + self._grace_s())
+            if self._gone or (deleting := deleting or is_deleted(self._document)):
+                kill_at = min(kill_at, time.monotonic() + granted_s(self._document))
         self._settled = settle(self._view())
 
     async def _leave(self) -> None:
@@ -254,7 +220,7 @@ class PodWorker:
             await self._writer.flush()
             if self._gone or self._writer.pod_gone:
                 break
-            if self._document["metadata"].get("deletionTimestamp") and not self._removed:
+            if is_deleted(self._document) and not self._removed:
                 await self._writer.delete()
                 self._remove_files()
                 continue

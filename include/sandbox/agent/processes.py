@@ -134,6 +134,13 @@ class ContainerProcess:
         await self._ended.wait()
         return read_exit(self._folder)
 
+    async def execute(self, launcher: Launcher, command: Sequence[str], timeout_s: float) -> dict[str, Any]:
+        """Run one more program in the container; give what :mod:`sandbox.agent.executing` reports.
+
+        :raises LaunchError: when that could not even be tried.
+        """
+        return await launcher.launch("executing", self._folder, {}, command=list(command), timeout_s=timeout_s)
+
     def terminate(self) -> None:
         """Send SIGTERM to the container's program."""
         self._signal(signal.SIGTERM)

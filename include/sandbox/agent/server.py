@@ -13,7 +13,7 @@ from sandbox.agent.config import AgentConfig
 from sandbox.agent.logs import LogOptionError, LogOptions, read_log
 from sandbox.agent.order_server import OrderServer
 from sandbox.agent.pods import PodWorker
-from sandbox.agent.status import ContainerView, Running, Terminated, Waiting
+from sandbox.agent.states import ContainerView, Running, Terminated, Waiting
 
 FindPod = Callable[[str, str], PodWorker | None]
 
@@ -103,12 +103,16 @@ def find_log_refusal(view: ContainerView, pod: str, *, previous: bool) -> str | 
     """Return why there is no log of a container to read, in the kubelet's words, or None. Pure."""
     what = f'container "{view.name}" in pod "{pod}"'
     if previous:
-        return None if view.last else f'previous terminated container "{view.name}" in pod "{pod}" not found'
+        known = view.last is not None and view.last.container_id
+        return None if known else f'previous terminated container "{view.name}" in pod "{pod}" not found'
     match view.state:
         case Running():
             return None
         case Terminated():
-            return None if view.state.container_id or view.last else f"{what} is terminated"
+            known = view.state.container_id or (view.last is not None and view.last.container_id)
+            return None if known else f"{what} is terminated"
         case Waiting():
             reason = view.state.reason
-            return None if view.last else f"{what} is waiting to start: {_PULLING.get(reason, reason)}"
+            if view.last is not None:
+                return None if view.last.container_id else f"{what} is terminated"
+            return f"{what} is waiting to start: {_PULLING.get(reason, reason)}"

@@ -14,10 +14,10 @@ import sys
 import traceback
 from typing import NoReturn
 
-from sandbox.agent import holder, shim
+from sandbox.agent import executing, holder, shim
 
 REQUEST_BYTES = 1 << 16
-PROGRAMS = {"shim": shim.run, "holder": holder.run}
+PROGRAMS = {"shim": shim.run, "holder": holder.run, "executing": executing.run}
 
 
 def main() -> None:

@@ -10,7 +10,8 @@ from sandbox.agent.config import AgentConfig
 from sandbox.agent.launching import find_unsupported
 from sandbox.agent.node import build_node, capacity
 from sandbox.agent.server import find_log_refusal
-from sandbox.agent.status import ContainerView, Running, State, Terminated, Waiting, format_time
+from sandbox.agent.states import ContainerView, Running, State, Terminated, Waiting
+from sandbox.agent.status import format_time
 
 pytestmark = pytest.mark.unit
 
@@ -103,7 +104,7 @@ def test_log_that_can_not_be_read_is_refused_in_the_kubelet_s_words(
     ("container", "words"),
     [
         ({"livenessProbe": {}}, None),
-        ({"livenessProbe": {"httpGet": {}}}, "livenessProbe: nodes of kind process have no probes"),
+        ({"livenessProbe": {"grpc": {"port": 1}}}, "livenessProbe: nodes of kind process ask no gRPC service"),
         ({"lifecycle": {"preStop": {}}}, "lifecycle: nodes of kind process have no hooks"),
         ({"restartPolicy": "Always"}, "so no sidecars"),
         ({}, None),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.agent.status import (
+from sandbox.agent.states import (
     ContainerView,
     Phase,
     PodView,
@@ -16,14 +16,11 @@ from sandbox.agent.status import (
     State,
     Terminated,
     Waiting,
-    build_rejection,
-    build_status,
     decide_phase,
-    format_time,
-    parse_time,
     settle,
     will_restart,
 )
+from sandbox.agent.status import build_rejection, build_status, format_time, parse_time
 
 pytestmark = pytest.mark.unit
 
