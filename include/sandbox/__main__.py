@@ -1,18 +1,21 @@
-"""`python -m sandbox up|down|status|fault`: the sandbox by hand."""
+"""`python -m sandbox up|down|status|pin|fault`: the sandbox by hand."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 
-from sandbox import kwok
+from sandbox import kueue, kwok
 from sandbox.binaries import KUBERNETES
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
 from sandbox.fault_commands import add_faults, order
 from sandbox.lifecycle import SHORT, USUAL
+from sandbox.pinning import pin
+from sandbox.progress import Display
 
 
 def main() -> int:
@@ -31,14 +34,18 @@ def main() -> int:
     up.add_argument(
         "--kwok-gpus", type=int, default=8, metavar="N", help="GPUs that each of those counts (%(default)s)"
     )
+    up.add_argument("--kueue", action="store_true", help="with Kueue's controller, for queues of Jobs")
     up.add_argument("--short", action="store_true", help="notice lost nodes in seconds, not in minutes")
     commands.add_parser("down", parents=[common], help="end it and remove all of it")
     status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
     status.add_argument("--json", action="store_true", help="as one JSON object")
+    pinning = commands.add_parser("pin", help="have another Kubernetes, or a newer patch release, to build")
+    pinning.add_argument("minor", metavar="X.Y", help="minor version")
     add_faults(commands, common)
     arguments = parser.parse_args()
     try:
-        return int({"up": _up, "down": _down, "status": _status, "fault": _fault}[arguments.command](arguments))
+        order_of = {"up": _up, "down": _down, "status": _status, "pin": _pin, "fault": _fault}
+        return int(order_of[arguments.command](arguments))
     except SandboxError as error:
         print(error, file=sys.stderr)
         return 1
@@ -50,6 +57,8 @@ def _up(arguments: argparse.Namespace) -> int:
     sandbox = Sandbox.up(arguments.state, nodes=nodes, lifecycle=lifecycle, kubernetes=arguments.kubernetes)
     if arguments.kwok_nodes:
         kwok.add_nodes(sandbox, arguments.kwok_nodes, gpus=arguments.kwok_gpus)
+    if arguments.kueue:
+        kueue.install(sandbox)
     print(sandbox.status().describe())
     print(f"export KUBECONFIG={sandbox.kubeconfig}")
     return 0
@@ -57,6 +66,13 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _down(arguments: argparse.Namespace) -> int:
     clean(arguments.state)
+    return 0
+
+
+def _pin(arguments: argparse.Namespace) -> int:
+    with closing(Display()) as display:
+        version = pin(arguments.minor, display)
+    print(f"{version}; K8S_VERSION={arguments.minor} make sandbox-up builds and starts it")
     return 0
 
 
