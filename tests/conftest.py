@@ -9,14 +9,14 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from tests import airflow_home
-from tests.airflow_home import airflow_database  # noqa: F401 - a fixture
+from tests import light_airflow
+from tests.light_airflow import airflow_database  # noqa: F401 - a fixture
 from tests.mlflow_service import mlflow_server  # noqa: F401 - a fixture
 from tests.object_store_service import object_store_server  # noqa: F401 - a fixture
 
-_HOME = airflow_home.prepare()
+_HOME = light_airflow.prepare()
 
-TIERS = ("core", "trainer", "unit", "dags", "cluster", "stack")
+TIERS = ("core", "trainer", "unit", "dags", "cluster", "containerd", "stack")
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -69,4 +69,4 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     if _HOME is not None:
-        airflow_home.remove(_HOME)
+        light_airflow.remove(_HOME)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-from tests.cluster.connections import connect_cluster
 from tests.cluster.trainings import SUCCEED, TaskInstance, defer, execute, jobs_of, operator, pods_of, spec, train
 from tests.fake_mlflow import FakeMlflow
+from tests.light_airflow import connect_cluster
 
 from gpu_training.core.errors import ClusterUnavailable, RegistryError
 from sandbox.cluster import Sandbox

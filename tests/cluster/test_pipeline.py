@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.cluster.connections import connect_cluster, connect_mlflow
 from tests.cluster.trainings import jobs_of
+from tests.light_airflow import LightAirflow, Run
 from tests.mlflow_service import MlflowServer, free_port
 
 from sandbox.cluster import Sandbox
@@ -36,51 +35,21 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@dataclass
+@dataclass(frozen=True)
 class Project:
     """A copy of the project's DAG and model files, pointed at this test's servers."""
 
-    folder: Path
-    mlflow: MlflowServer
+    airflow: LightAirflow
+    models: Path
 
-    def edit(self, file: str, change: Callable[[dict[str, Any]], None], *, to: str | None = None) -> None:
-        path = self.folder / "include" / "models" / file
+    def edit(self, file: str, change: Callable[[dict[str, Any]], None]) -> None:
+        path = self.models / file
         document = yaml.safe_load(path.read_text())
         change(document)
-        path.with_name(to or file).write_text(yaml.safe_dump(document))
-
-    def dag(self, dag_id: str) -> Any:
-        from airflow.dag_processing.dagbag import DagBag
-
-        bag = DagBag(dag_folder=self.folder / "dags", bundle_name="dags-folder")
-        assert bag.import_errors == {}
-        return bag.dags[dag_id]
+        path.write_text(yaml.safe_dump(document))
 
     def run(self, dag_id: str, **conf: Any) -> Run:
-        """Run a DAG as the REST API does when somebody triggers it: without a logical date."""
-        return Run(self.dag(dag_id).test(run_conf=conf, logical_date=None))
-
-
-@dataclass
-class Run:
-    """A DAG run that ended."""
-
-    dag_run: Any
-
-    @property
-    def states(self) -> dict[str, str]:
-        return {instance.task_id: str(instance.state) for instance in self.dag_run.get_task_instances()}
-
-    def result(self, task_id: str) -> Any:
-        from airflow.models.xcom import XComModel
-        from airflow.utils.session import create_session
-
-        with create_session() as session:
-            query = XComModel.get_many(
-                key="return_value", run_id=self.dag_run.run_id, task_ids=task_id, dag_ids=self.dag_run.dag_id
-            )
-            (found,) = session.scalars(query).all()
-            return XComModel.deserialize_value(found)
+        return self.airflow.run(dag_id, **conf)
 
 
 @pytest.fixture
@@ -90,20 +59,11 @@ def project(
     sandbox: Sandbox,
     namespace: str,
     mlflow_server: MlflowServer,
-    airflow_database: None,
-    monkeypatch: pytest.MonkeyPatch,
+    light_airflow: LightAirflow,
 ) -> Project:
     """Give the project with small trainings in this test's namespace, and Airflow's connections to all it needs."""
-    shutil.copytree(ROOT / "dags", tmp_path / "dags", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(ROOT / "include" / "models", tmp_path / "include" / "models")
-    connect_cluster(monkeypatch, sandbox.operator_kubeconfig)
-    connect_mlflow(monkeypatch, mlflow_server.uri)
-    monkeypatch.setenv("AIRFLOW_CONN_FLIGHTS_DATA", '{"conn_type": "fs"}')
-    bundle = (
-        f'[{{"name": "dags-folder", "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", '
-        f'"kwargs": {{"path": "{tmp_path}/dags"}}}}]'
-    )
-    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", bundle)
+    light_airflow.connect_mlflow(mlflow_server.uri)
+    light_airflow.connect("flights_data", conn_type="fs")
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -111,7 +71,7 @@ def project(
         "data": {"AWS_ENDPOINT_URL": base64.b64encode(b"http://127.0.0.1:1").decode()},
     }
     sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret)
-    project = Project(folder=tmp_path, mlflow=mlflow_server)
+    project = Project(light_airflow, light_airflow.take_project())
 
     def localise(document: dict[str, Any]) -> None:
         document["data"]["uri"] = f"file://{versions}"
@@ -147,7 +107,7 @@ def test_nightly_and_on_demand_train_the_same_work_into_one_version(
 ) -> None:
     nightly = project.run("nightly_retraining__flight-delay")
     assert nightly.states == {"resolve": "success", "train": "success", "register": "success", "clean_up": "success"}
-    assert str(nightly.dag_run.state) == "success"
+    assert nightly.state == "success"
     version, trained, model = (nightly.result(task) for task in ("resolve", "train", "register"))
     assert (version["id"], version["ref"]) == (NEWEST, "latest")
     assert trained["data_digest"] == version["digest"]
@@ -159,7 +119,7 @@ def test_nightly_and_on_demand_train_the_same_work_into_one_version(
     assert jobs_of(sandbox, namespace) == []
 
     left_alone = project.run("train_on_demand__flight-delay")
-    assert str(left_alone.dag_run.state) == "success"
+    assert left_alone.state == "success"
     again = left_alone.result("train")
     assert again["fingerprint"] == trained["fingerprint"]
     assert again["mlflow_run_id"] == trained["mlflow_run_id"]
@@ -177,7 +137,7 @@ def test_the_form_s_values_reach_the_training(project: Project) -> None:
     asked = project.run(
         "train_on_demand__air-time", data_version=OLDER, rounds=4, learning_rate=1, deadline_seconds=300
     )
-    assert str(asked.dag_run.state) == "success"
+    assert asked.state == "success"
     trained = asked.result("train")
     assert trained["data_version"] == OLDER
     assert trained["last_step"] == 4
@@ -196,7 +156,7 @@ def test_a_dry_run_shows_the_job_and_makes_nothing(
     assert "nvidia.com/gpu: '2'" in log
     assert "The API server accepts the Job and its pod" in log
     assert dry.states == {"resolve": "success", "train": "skipped", "register": "skipped", "clean_up": "success"}
-    assert str(dry.dag_run.state) == "success"
+    assert dry.state == "success"
     assert jobs_of(sandbox, namespace) == []
     assert registered(project, f"air-time-{namespace}") == []
 
@@ -215,7 +175,7 @@ def test_a_training_that_fails_fails_the_run_though_it_is_cleaned_up(
         "register": "upstream_failed",
         "clean_up": "success",
     }
-    assert str(failed.dag_run.state) == "failed"
+    assert failed.state == "failed"
     assert registered(project, f"air-time-{namespace}") == []
 
 
@@ -234,27 +194,27 @@ def test_what_is_asked_for_in_error_fails_before_any_job(
         "register": "upstream_failed",
         "clean_up": "success",
     }
-    assert str(refused.dag_run.state) == "failed"
+    assert refused.state == "failed"
     assert jobs_of(sandbox, namespace) == []
 
 
 @pytest.mark.parametrize("connection", ["mlflow_tracking", "kubernetes_gpu"])
 def test_a_server_that_is_away_fails_the_run_before_any_job(
-    project: Project, sandbox: Sandbox, namespace: str, monkeypatch: pytest.MonkeyPatch, connection: str
+    project: Project, sandbox: Sandbox, namespace: str, tmp_path: Path, connection: str
 ) -> None:
     away = f"http://127.0.0.1:{free_port()}"
     if connection == "mlflow_tracking":
-        connect_mlflow(monkeypatch, away)
+        project.airflow.connect_mlflow(away)
     else:
         kubeconfig = yaml.safe_load(sandbox.operator_kubeconfig.read_text())
         kubeconfig["clusters"][0]["cluster"]["server"] = away
-        path = project.folder / "kubeconfig"
+        path = tmp_path / "kubeconfig"
         path.write_text(yaml.safe_dump(kubeconfig))
-        connect_cluster(monkeypatch, path)
+        project.airflow.connect_cluster(path)
     project.edit("air_time.yaml", lambda document: document.update(retries=0))
     failed = project.run("nightly_retraining__air-time")
     states = failed.states
     assert (states["resolve"], states["train"], states["register"]) == ("success", "failed", "upstream_failed")
     assert states["clean_up"] == ("success" if connection == "mlflow_tracking" else "failed")
-    assert str(failed.dag_run.state) == "failed"
+    assert failed.state == "failed"
     assert jobs_of(sandbox, namespace) == []
