@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from sandbox.containerd.cgroups import group_of, remove_group
 from sandbox.locks import one_at_a_time
 from sandbox.obstacles import explained
 from sandbox.progress import Display
@@ -40,5 +41,7 @@ def end_everything(folder: Path) -> list[int]:
     if supervisor := Supervisor.attach(folder):
         supervisor.shutdown()
     ended = clean_stale(folder)
+    for node in (folder / "nodes").glob("*"):
+        remove_group(group_of(node))
     remove_entries(folder)
     return ended

@@ -97,7 +97,7 @@ def _hierarchies(mount: Path) -> list[Path]:
         return [mount]
     return [
         path
-        for path in sorted(mount.iterdir())
+        for path in sorted(mount.glob("*"))
         if path.name != UNIFIED and not path.is_symlink() and (path / PROCESSES).exists()
     ]
 

@@ -32,6 +32,8 @@ PLATFORM = "manylinux_2_36"
 """The suite's C library."""
 MIRROR_VARIABLE = "GPU_TRAINING_DEBIAN_MIRROR"
 DEFAULT_MIRROR = "http://deb.debian.org/debian"
+PRIVATE = ("unshare", "--mount", "--propagation", "private", "--")
+"""What is mounted below it is gone with it, also when it is killed half way."""
 RECIPE = 1
 """Counts the changes of what is done below, so that the cache has what this version would make."""
 
@@ -77,12 +79,10 @@ def _make_base(draft: Path, progress: Callable[[str], None]) -> None:
     progress(f"container images: a base of Debian {SUITE} from {mirror}")
     root = draft / "root"
     command = ["debootstrap", "--variant=minbase", "--force-check-gpg", f"--include={','.join(PACKAGES)}"]
-    # Mounts of its own: killed half way, it leaves none behind.
-    private = ["unshare", "--mount", "--propagation", "private", "--"]
     with explained("cache", draft.parent, "name another one in $GPU_TRAINING_CACHE"):
         run(
             f"debootstrap of {SUITE} from {mirror}",
-            [*private, *command, SUITE, root, mirror],
+            [*PRIVATE, *command, SUITE, root, mirror],
             remedy=f"see whether {mirror} answers, or name another mirror in ${MIRROR_VARIABLE}",
         )
         (root / "usr/local/bin/python").symlink_to("/usr/bin/python3")
@@ -106,9 +106,10 @@ def _make_requirements(draft: Path, base: Layer, progress: Callable[[str], None]
             remedy="see whether the package index answers",
         )
         progress("container images: compiling the requirements")
-        # Else each container would do it anew, as its root is not kept. Some packages bring files for other versions.
-        compiling = ["python3", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"]
-        run("compiling", ["sh", "-c", f'chroot "$0" {" ".join(compiling)} /{SITE} >/dev/null || true', root])
+        # Else each container would do it anew, as its root is not kept. Many at once need the devices' shared memory.
+        compiling = f"python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /{SITE}"
+        inside = f'mount --rbind /dev "$0/dev" && exec chroot "$0" {compiling}'
+        run("compiling the trainer's requirements", [*PRIVATE, "sh", "-c", inside, root])
         write_layer(draft, [*folders(SITE, root / "usr"), *tree(site, at=SITE)])
         shutil.rmtree(root)
 
