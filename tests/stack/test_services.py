@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import httpx
 import pytest
 
 from gpu_training.airflow_client import AirflowError
 from gpu_training.cli import DAG_PREFIX
-from stack.lifecycle import Stack
+from sandbox.processes import read_process
+from stack import object_store, process_tree
+from stack.airflow_services import SERVICES
+from stack.errors import StackError
+from stack.lifecycle import BACKING, Stack
+from stack.restoring import restore
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
-DEADLINE_S = 180.0
 # A model whose DAG no other test switches on.
 DAG_ID = f"{DAG_PREFIX}air-time"
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {DEADLINE_S:g} s"
-        time.sleep(0.2)
-
-
-def jobs(stack: Stack, kind: str) -> int:
-    """Count the processes of a kind that Airflow itself takes for running."""
-    login = {"username": "admin", "password": stack.record.passwords["admin"]}
-    with httpx.Client(base_url=stack.airflow_url, timeout=30, trust_env=False) as http:
-        token = http.post("/auth/token", json=login).json()["access_token"]
-        asked = {"job_type": kind, "job_state": "running"}
-        answer = http.get("/api/v2/jobs", params=asked, headers={"authorization": f"Bearer {token}"})
-    return int(answer.json()["total_entries"])
 
 
 def test_another_program_finds_the_stack_by_its_folder(stack: Stack) -> None:
@@ -56,22 +40,49 @@ def test_each_user_has_a_login_and_only_the_rights_of_its_role(stack: Stack) -> 
         assert not operator.dag(DAG_ID).is_paused
 
 
-def test_services_are_added_stopped_and_restarted_by_name(stack: Stack) -> None:
-    supervisor = stack.host.supervisor
-    for kind, second in (("SchedulerJob", "scheduler-2"), ("TriggererJob", "triggerer-2")):
-        stack.start_service(second)
-        wait_until(lambda kind=kind: jobs(stack, kind) == 2, f"{second} is at work")  # type: ignore[misc]
-        supervisor.stop(second)
-        assert not supervisor.status()[second].alive
-    before = supervisor.status()["api-server"].pid
-    supervisor.restart("api-server")
-    assert supervisor.status()["api-server"].pid != before
+def test_a_service_by_a_name_that_none_has_is_refused_with_the_names_there_are(stack: Stack) -> None:
+    with pytest.raises(StackError, match=r"no service 'scheduler': known are postgresql, .*, scheduler-1, triggerer-1"):
+        stack.service("scheduler")
+    with pytest.raises(StackError, match=r"no service 'worker-1': give api-server, .* or scheduler-N"):
+        stack.start_service("worker-1")
 
-    def answers() -> bool:
-        with stack.client() as client:
-            try:
-                return not client.dag(DAG_ID).is_paused
-            except AirflowError:
-                return False
 
-    wait_until(answers, "the api-server is back")
+def test_a_frozen_service_is_not_healthy_and_is_again_when_it_goes_on(stack: Stack) -> None:
+    for name in ("api-server", "postgresql", "dag-processor"):
+        service = stack.service(name)
+        service.pause()
+        assert (service.is_running, service.is_paused, service.is_healthy()) == (True, True, False)
+        service.resume()
+        service.await_healthy()
+
+
+def test_a_killed_service_leaves_no_process_and_its_successor_is_another(stack: Stack) -> None:
+    service = stack.service("api-server")
+    family = process_tree.members(stack.host.supervisor.status()["api-server"].pid)
+    service.kill()
+    assert not [process for process in family if read_process(process.pid) == process]
+    assert not service.is_healthy()
+    service.restart()
+    service.await_healthy()
+    with stack.client() as client:
+        assert client.dag_ids(DAG_PREFIX)
+
+
+def test_what_is_killed_beside_airflow_comes_back_with_what_it_held(stack: Stack) -> None:
+    manifest = f"{object_store.FLIGHTS}/versions/2013-03-18/manifest.json"
+    before = object_store.get(stack.record.store, manifest)
+    experiments = f"{stack.mlflow_url}/api/2.0/mlflow/experiments/create"
+    httpx.post(experiments, json={"name": "kept"}, timeout=60, trust_env=False).raise_for_status()
+    for name in BACKING:
+        stack.service(name).kill()
+        assert not stack.service(name).is_healthy()
+        stack.service(name).restart()
+        stack.service(name).await_healthy()
+    assert object_store.get(stack.record.store, manifest) == before
+    again = httpx.post(experiments, json={"name": "kept"}, timeout=60, trust_env=False)
+    assert again.json()["error_code"] == "RESOURCE_ALREADY_EXISTS"
+    # Whichever of Airflow's services the loss of the database ended is started again.
+    restore(stack, SERVICES)
+    with stack.client() as client:
+        assert set(client.health().values()) == {"healthy"}
+        assert client.dag_ids(DAG_PREFIX)

@@ -41,8 +41,10 @@ def test_the_triggerer_that_watches_and_a_scheduler_are_killed_and_the_others_go
     begin: Begin, replicated_stack: Stack
 ) -> None:
     training = begin(102)
-    job_uid, watcher = training.told()["job_uid"], training.watcher()
+    job_uid = training.told()["job_uid"]
     with training.held():
+        wait_until(training.is_watched, "a trigger watches the training")
+        watcher = training.watcher()
         replicated_stack.service(watcher).kill()
         # The one that made the training's Job.
         replicated_stack.service(training.task()["unixname"]).kill()
@@ -55,9 +57,11 @@ def test_a_triggerer_that_was_frozen_comes_back_to_find_its_training_taken_over_
     begin: Begin, replicated_stack: Stack
 ) -> None:
     training = begin(103)
-    job_uid, watcher = training.told()["job_uid"], training.watcher()
-    frozen = replicated_stack.service(watcher)
+    job_uid = training.told()["job_uid"]
     with training.held():
+        wait_until(training.is_watched, "a trigger watches the training")
+        watcher = training.watcher()
+        frozen = replicated_stack.service(watcher)
         frozen.pause()
         wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
         frozen.resume()

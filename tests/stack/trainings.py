@@ -68,6 +68,10 @@ class Training:
         job = self.task()["triggerer_job"]
         return str(job["unixname"]) if job else ""
 
+    def is_watched(self) -> bool:
+        """Tell whether a trigger has seen the pod run."""
+        return "running: pod" in self.log()
+
     def run_state(self) -> str:
         return str(self.http.get(self.path).json()["state"])
 
@@ -117,8 +121,8 @@ class Training:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Freeze the training program meanwhile, so that what is tested happens before its end on any machine."""
+        wait_until(self._programs, "the training program runs")
         programs = self._programs()
-        assert programs, "the training program does not run"
         for program in programs:
             send(program, signal.SIGSTOP)
         try:
