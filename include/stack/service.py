@@ -48,16 +48,16 @@ class Service:
         if alone:
             self._host.supervisor.signal(self.name, signal.SIGKILL)
         else:
-            process_tree.kill(self._pid)
+            process_tree.kill(self.pid)
         self._host.wait_for_end(self.name, deadline_s=_END_DEADLINE_S)
 
     def pause(self) -> None:
         """Freeze it with SIGSTOP: it keeps what it holds, connections and locks, and does nothing."""
-        process_tree.freeze(self._pid)
+        process_tree.freeze(self.pid)
 
     def resume(self) -> None:
         """Let it go on after :meth:`pause`; it does not know that time has passed."""
-        process_tree.thaw(self._pid)
+        process_tree.thaw(self.pid)
 
     def stop(self) -> None:
         """End it in order: SIGTERM, and SIGKILL when its grace is over; returns when all of it is gone."""
@@ -73,13 +73,18 @@ class Service:
         self._host.supervisor.restart(self.name)
 
     @property
+    def pid(self) -> int:
+        """Of its first process, which may have ended."""
+        return self._host.supervisor.status()[self.name].pid
+
+    @property
     def is_running(self) -> bool:
         """Whether its first process lives, paused or not."""
         return self._host.supervisor.status()[self.name].alive
 
     @property
     def is_paused(self) -> bool:
-        return self.is_running and process_tree.is_frozen(self._pid)
+        return self.is_running and process_tree.is_frozen(self.pid)
 
     def is_healthy(self, *, since: float = 0.0) -> bool:
         """Tell whether it does its work.
@@ -110,10 +115,6 @@ class Service:
         """
         self._host.wait_until(self.name, lambda: self.is_healthy(since=since), deadline_s=deadline_s)
 
-    @property
-    def _pid(self) -> int:
-        return self._host.supervisor.status()[self.name].pid
-
     def _has_heartbeat(self, job_type: str, since: float) -> bool:
         heartbeats = self._record.heartbeats
         silence = max(heartbeats.scheduler_silence_s, heartbeats.triggerer_silence_s)
@@ -122,7 +123,7 @@ class Service:
         values = {
             "type": job_type,
             "name": self.name,
-            "started": process_tree.started_at(self._pid),
+            "started": process_tree.started_at(self.pid),
             "since": max(since, time.time() - silence),
         }
         return bool(self._ask(query, values))

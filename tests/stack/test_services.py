@@ -58,7 +58,7 @@ def test_a_frozen_service_is_not_healthy_and_is_again_when_it_goes_on(stack: Sta
 
 def test_a_killed_service_leaves_no_process_and_its_successor_is_another(stack: Stack) -> None:
     service = stack.service("api-server")
-    family = process_tree.members(stack.host.supervisor.status()["api-server"].pid)
+    family = process_tree.members(service.pid)
     service.kill()
     assert not [process for process in family if read_process(process.pid) == process]
     assert not service.is_healthy()

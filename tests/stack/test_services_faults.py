@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.stack.trainings import Training, wait_until
 
+from sandbox.processes import read_process
+from stack import process_tree
 from stack.lifecycle import Stack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
@@ -30,14 +32,19 @@ def test_the_only_scheduler_killed_and_restarted_goes_on_with_the_run(begin: Beg
     job_uid = training.told()["job_uid"]
     with training.held():
         scheduler = stack.service("scheduler-1")
-        scheduler.kill()
+        first, *executor = process_tree.members(scheduler.pid)
+        scheduler.kill(alone=True)
         assert not scheduler.is_healthy()
+        assert executor
+        assert all(read_process(process.pid) for process in executor)
+        assert read_process(first.pid) is None
         scheduler.restart()
+        assert not any(read_process(process.pid) for process in executor)
         scheduler.await_healthy()
     assert_one_training_and_one_version(training, job_uid)
 
 
-def test_the_triggerer_that_watches_and_a_scheduler_are_killed_and_the_others_go_on(
+def test_frozen_and_killed_triggerers_and_a_killed_scheduler_hand_over_one_training(
     begin: Begin, replicated_stack: Stack
 ) -> None:
     training = begin(102)
@@ -45,26 +52,18 @@ def test_the_triggerer_that_watches_and_a_scheduler_are_killed_and_the_others_go
     with training.held():
         wait_until(training.is_watched, "a trigger watches the training")
         watcher = training.watcher()
+        triggerer = replicated_stack.service(watcher)
+        triggerer.pause()
+        wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
+        triggerer.resume()
+        # It is told to kill its trigger, which could mean that somebody wants the training to end.
+        wait_until(lambda: "Leaving Job" in training.log(), "the one that was frozen has let go of the training")
+        assert training.is_training()
+
+        watcher = training.watcher()
         replicated_stack.service(watcher).kill()
-        # The one that made the training's Job.
+        # The one that made the Job.
         replicated_stack.service(training.task()["unixname"]).kill()
         wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
-        assert training.is_training()
-    assert_one_training_and_one_version(training, job_uid)
-
-
-def test_a_triggerer_that_was_frozen_comes_back_to_find_its_training_taken_over_and_leaves_it_alone(
-    begin: Begin, replicated_stack: Stack
-) -> None:
-    training = begin(103)
-    job_uid = training.told()["job_uid"]
-    with training.held():
-        wait_until(training.is_watched, "a trigger watches the training")
-        watcher = training.watcher()
-        frozen = replicated_stack.service(watcher)
-        frozen.pause()
-        wait_until(lambda: training.watcher() not in ("", watcher), "the other triggerer has taken the training over")
-        frozen.resume()
-        wait_until(lambda: "Leaving Job" in training.log(), "the first triggerer has let go of the training")
         assert training.is_training()
     assert_one_training_and_one_version(training, job_uid)
