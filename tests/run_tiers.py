@@ -32,7 +32,9 @@ class Group:
 GROUPS = (
     Group(".venv-core", ("core",), ("tests/unit/core",)),
     Group(".venv-trainer", ("trainer",), ("tests/trainer",)),
-    Group(".venv", ("unit", "dags", "cluster", "stack"), ("tests",), ("tests/unit/core", "tests/trainer")),
+    Group(
+        ".venv", ("unit", "dags", "cluster", "containerd", "stack"), ("tests",), ("tests/unit/core", "tests/trainer")
+    ),
 )
 
 
@@ -41,12 +43,22 @@ def obstacle(tier: str) -> str | None:
     environment = next(group.environment for group in GROUPS if tier in group.tiers)
     if not (ROOT / environment / "bin" / "python").exists():
         return f"{environment} is missing: run make install"
-    if tier in ("cluster", "stack") and (sys.platform, platform.machine()) not in (
+    if tier in ("cluster", "containerd", "stack") and (sys.platform, platform.machine()) not in (
         ("linux", "x86_64"),
         ("linux", "aarch64"),
     ):
         return f"the sandbox runs on Linux, x86_64 or arm64; this is {sys.platform} {platform.machine()}"
+    if tier == "containerd":
+        return containers_obstacle(ROOT / environment / "bin" / "python")
     return None
+
+
+def containers_obstacle(python: Path) -> str | None:
+    """Say why this machine can have no node with real containers; None when it can."""
+    question = "from sandbox.containerd.node import ContainerdNode; print(ContainerdNode().obstacle() or '')"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "include")}
+    asked = subprocess.run([python, "-c", question], env=environment, capture_output=True, text=True, check=False)
+    return (asked.stdout.strip() if asked.returncode == 0 else asked.stderr.strip()) or None
 
 
 def run(group: Group, tiers: list[str]) -> tuple[int, dict[str, dict[str, float]]]:
@@ -80,12 +92,14 @@ def main() -> int:
             passed, failures = passed + int(count.get("passed", 0)), failures + int(count.get("failed", 0))
             if why := obstacles.get(tier):
                 failed |= strict
-                lines.append(f"{tier:<8} not run: {why}")
+                lines.append(f"{tier:<10} not run: {why}")
                 continue
             failed |= ran == 0
             said = f"{ran} ran, {int(count.get('failed', 0))} failed, {int(count.get('skipped', 0))} skipped"
             lines.append(
-                f"{tier:<8} {said}, {count.get('seconds', 0)} s of {elapsed:.0f} s" if ran else f"{tier:<8} RAN NO TEST"
+                f"{tier:<10} {said}, {count.get('seconds', 0)} s of {elapsed:.0f} s"
+                if ran
+                else f"{tier:<10} RAN NO TEST"
             )
     print("\n".join(["", *lines, "", f"tests: {passed} passed, {failures} failed"]))
     return 1 if failed else 0

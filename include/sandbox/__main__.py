@@ -14,6 +14,7 @@ from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
 from sandbox.fault_commands import add_faults, order
 from sandbox.lifecycle import SHORT, USUAL
+from sandbox.nodes import KINDS
 from sandbox.pinning import pin
 from sandbox.progress import Display
 
@@ -27,6 +28,7 @@ def main() -> int:
     up = commands.add_parser("up", parents=[common], help="start it, or say where it runs")
     up.add_argument("--nodes", type=int, default=1, metavar="N", help="GPU nodes, gpu-1 to gpu-N (%(default)s)")
     up.add_argument("--gpus", type=int, default=1, metavar="N", help="GPUs that each of them counts (%(default)s)")
+    up.add_argument("--kind", choices=tuple(KINDS), default="process", help="kind of those nodes (%(default)s)")
     up.add_argument("--kubernetes", metavar="X.Y", help=f"minor version, else $K8S_VERSION; {', '.join(KUBERNETES)}")
     up.add_argument(
         "--kwok-nodes", type=int, default=0, metavar="N", help="nodes of kind kwok, kwok-1 to kwok-N, besides"
@@ -52,7 +54,8 @@ def main() -> int:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    nodes = [NodeRequest(name=f"gpu-{number}", gpus=arguments.gpus) for number in range(1, arguments.nodes + 1)]
+    names = [f"gpu-{number}" for number in range(1, arguments.nodes + 1)]
+    nodes = [NodeRequest(name=name, gpus=arguments.gpus, kind=arguments.kind) for name in names]
     lifecycle = SHORT if arguments.short else USUAL
     sandbox = Sandbox.up(arguments.state, nodes=nodes, lifecycle=lifecycle, kubernetes=arguments.kubernetes)
     if arguments.kwok_nodes:

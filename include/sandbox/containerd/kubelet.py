@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
 from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+from sandbox.agent.quantities import parse_quantity
 from sandbox.binaries import DEFAULT_VERSION, Source
 from sandbox.containerd.machine import ETC
+from sandbox.containerd.runtime import SOCKET
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import NodeLifecycle
 from sandbox.toolchain import SOURCES
 
-RUNTIME = "unix:///run/containerd/containerd.sock"
 NO_PRESSURE = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"}
 ELSEWHERE = "192.0.2.1"
 """An address of no machine (RFC 5737): asking for the way there sends nothing."""
@@ -78,7 +83,7 @@ def configuration(
         "authorization": {"mode": "AlwaysAllow"},
         "tlsCertFile": f"{ETC}/serving.crt",
         "tlsPrivateKeyFile": f"{ETC}/serving.key",
-        "containerRuntimeEndpoint": RUNTIME,
+        "containerRuntimeEndpoint": f"unix://{SOCKET}",
         "podLogsDir": "/var/log/pods",
         "cgroupDriver": "cgroupfs",
         "enforceNodeAllocatable": [],
@@ -93,6 +98,20 @@ def configuration(
         "nodeStatusUpdateFrequency": f"{lifecycle.status_s}s",
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         **changes,
+    }
+
+
+def reserved(*, cpu: str, memory: str) -> dict[str, str]:
+    """Give what no pod may have, so that pods may have these quantities, or all there is where that is less."""
+    processors = parse_quantity(os.cpu_count() or 1)
+    total = re.search(r"^MemTotal: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.M)
+    assert total is not None  # noqa: S101 - proc_meminfo(5)
+    left = {"cpu": processors - parse_quantity(cpu), "memory": 1024 * int(total[1]) - parse_quantity(memory)}
+    units = {"cpu": Fraction(1, 1000), "memory": Fraction(1)}
+    return {
+        name: f"{int(amount / units[name])}{'m' if name == 'cpu' else ''}"
+        for name, amount in left.items()
+        if amount > 0
     }
 
 

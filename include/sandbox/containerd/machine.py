@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,8 +38,9 @@ def main() -> None:
     """Make the machine of a file with keys `folder` and `group`, and hold it until SIGTERM."""
     settings = json.loads(Path(sys.argv[1]).read_text())
     folder, group = Path(settings["folder"]), settings["group"]
-    # What one that was killed left.
+    # What one that was killed left; and what is below /run is gone after a power cut.
     remove_group(group)
+    shutil.rmtree(folder / "run", ignore_errors=True)
     signals = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     die = die_with_the_parent()

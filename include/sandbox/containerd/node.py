@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sandbox.binaries import find_binaries
 from sandbox.containerd import cgroups, kubelet
 from sandbox.containerd.machine import ETC, RECORD
-from sandbox.containerd.runtime import write_runtime
+from sandbox.containerd.runtime import SOCKET, write_runtime
 from sandbox.containerd.store import Store
 from sandbox.control_plane import Credentials, certificate_user, kubeconfig, write_secret_json
 from sandbox.process_spec import ProcessSpec
@@ -37,6 +37,14 @@ PROGRAMS = {
 """What it needs, and the Debian packages that have it."""
 OVERLAY = "overlay"
 ARCHIVE = "trainer.tar"
+PLUGINS = Path("kubelet") / "device-plugins"
+PLUGIN = "sandbox.containerd.device_plugin"
+IMPORT = ("ctr", "--address", SOCKET, "--namespace", "k8s.io", "images", "import", f"{ETC}/{ARCHIVE}")
+MACHINE = ".machine"
+DEVICE_PLUGIN = ".device-plugin"
+"""How the names of two of its processes end."""
+GRACE_S = 5.0
+MACHINE_GRACE_S = 20.0
 
 
 class ContainerdNode:
@@ -65,52 +73,25 @@ class ContainerdNode:
 
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Furnish the node's folder and give its machine, containerd, device plugin and kubelet."""
-        folder = site.node_folder(request.name)
+        folder, name = site.node_folder(request.name), site.process_name(request.name)
         binary = find_binaries(_say_nothing, sources=(kubelet.source(site.kubernetes),))["kubelet"]
-        address = kubelet.own_address()
-        assert address is not None  # noqa: S101 - else there is an obstacle
-        group = cgroups.group_of(folder)
-        self._write_files(request, site, address, group)
-        plugins = folder / "kubelet" / "device-plugins"
-        plugins.mkdir(parents=True, exist_ok=True)
-        name = site.process_name(request.name)
+        self._write_files(request, site)
         python = (sys.executable, "-S", "-m")
         enter = (*python, "sandbox.containerd.entering", str(folder / RECORD))
-        importing = (
-            "ctr",
-            "-a",
-            "/run/containerd/containerd.sock",
-            "-n",
-            "k8s.io",
-            "images",
-            "import",
-            f"{ETC}/{ARCHIVE}",
-        )
-        flags = self._flags(request)
         commands = {
-            f"{name}.machine": (
-                *python,
-                "sandbox.containerd.machine",
-                str(folder / "settings.json"),
-            ),
+            f"{name}{MACHINE}": (*python, "sandbox.containerd.machine", str(folder / "settings.json")),
             f"{name}.containerd": (*enter, "containerd", "--config", f"{ETC}/containerd.toml"),
-            name: (*enter, *importing, "--then", str(binary), *flags),
-            f"{name}.device-plugin": (
-                sys.executable,
-                "-m",
-                "sandbox.containerd.device_plugin",
-                GPU_RESOURCE,
-                str(request.gpus),
-            ),
+            name: (*enter, *IMPORT, "--then", str(binary), *self._flags(request)),
+            f"{name}{DEVICE_PLUGIN}": (sys.executable, "-m", PLUGIN, GPU_RESOURCE, str(request.gpus)),
         }
         return [
             ProcessSpec(
                 name=each,
                 argv=argv,
                 environment={"PATH": SEARCH, "PYTHONPATH": str(INCLUDE), "HOME": str(folder)},
-                cwd=plugins if each.endswith(".device-plugin") else None,
+                cwd=folder / PLUGINS if each.endswith(DEVICE_PLUGIN) else None,
                 log=site.folder / "logs" / f"{each}.log",
-                grace_s=20.0 if each.endswith(".machine") else 5.0,
+                grace_s=MACHINE_GRACE_S if each.endswith(MACHINE) else GRACE_S,
             )
             for each, argv in commands.items()
         ]
@@ -124,11 +105,15 @@ class ContainerdNode:
             "--root-dir=/var/lib/kubelet",
         )
 
-    def _write_files(self, request: NodeRequest, site: Site, address: str, group: str) -> None:
+    def _write_files(self, request: NodeRequest, site: Site) -> None:
         folder, credentials = site.node_folder(request.name), site.credentials
+        address = kubelet.own_address()
+        assert address is not None  # noqa: S101 - else there is an obstacle
         etc = folder / "etc"
-        etc.mkdir(parents=True, exist_ok=True)
-        (folder / "settings.json").write_text(json.dumps({"folder": str(folder), "group": group}))
+        for each in (etc, folder / PLUGINS):
+            each.mkdir(parents=True, exist_ok=True)
+        settings = {"folder": str(folder), "group": cgroups.group_of(folder)}
+        (folder / "settings.json").write_text(json.dumps(settings))
         self._write_identity(request.name, credentials, site.api_url, etc, address)
         write_runtime(etc, address)
         Store.prepare(_say_nothing).furnish(folder / "containerd", etc / ARCHIVE)
@@ -137,7 +122,7 @@ class ContainerdNode:
             address=address,
             lifecycle=site.lifecycle,
             taints=request.taints,
-            reserved={},
+            reserved=kubelet.reserved(cpu=request.cpu, memory=request.memory),
             changes=request.kubelet,
         )
         (etc / "kubelet.json").write_text(json.dumps(document, indent=2))

@@ -8,13 +8,14 @@ from pathlib import Path
 from sandbox.containerd.images import PAUSE, REGISTRY
 from sandbox.containerd.machine import ETC
 
+SOCKET = "/run/containerd/containerd.sock"
 CONTAINERD = f"""\
 version = 2
 root = "/var/lib/containerd"
 state = "/run/containerd"
 
 [grpc]
-  address = "/run/containerd/containerd.sock"
+  address = "{SOCKET}"
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{REGISTRY}{PAUSE}:1"

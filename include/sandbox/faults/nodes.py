@@ -15,6 +15,7 @@ from typing import Any
 
 from sandbox.api import ApiError, Document
 from sandbox.cluster import Sandbox
+from sandbox.containerd.node import DEVICE_PLUGIN, MACHINE
 from sandbox.faults.agents import tell_agent
 from sandbox.faults.names import node_named, node_processes
 from sandbox.status import GPU_RESOURCE, is_node_ready
@@ -34,7 +35,7 @@ def lose_node(sandbox: Sandbox, name: str, *, power: bool = False) -> None:
     """
     for process in reversed(node_processes(sandbox, name)):
         if power:
-            sandbox.supervisor.stop(process, grace_s=0)
+            _power_off(sandbox, process)
         else:
             sandbox.supervisor.signal(process, signal.SIGSTOP)
 
@@ -63,7 +64,7 @@ def restart_node(sandbox: Sandbox, name: str, *, machine: bool = False) -> None:
     processes, since = node_processes(sandbox, name), time.time()
     if machine:
         lose_node(sandbox, name, power=True)
-    for process in processes:
+    for process in processes if machine else [sandbox.site.process_name(name)]:
         sandbox.supervisor.restart(process, alone=not machine)
     _await_back(sandbox, name, since)
 
@@ -83,7 +84,7 @@ def reclaim_node(sandbox: Sandbox, name: str, *, notice_s: float = 30.0) -> None
         _evict(sandbox, pod)
     time.sleep(max(0.0, end - time.monotonic()))
     for process in reversed(processes):
-        sandbox.supervisor.stop(process, grace_s=0)
+        _power_off(sandbox, process)
         sandbox.supervisor.remove(process)
     shutil.rmtree(sandbox.site.node_folder(name), ignore_errors=True)
     delete_node(sandbox, name)
@@ -129,15 +130,44 @@ def relieve_node(sandbox: Sandbox, name: str) -> None:
 def drop_gpus(sandbox: Sandbox, name: str) -> None:
     """Leave a node without GPUs to give, as when its device plugin has ended: capacity stays, none is allocatable.
 
-    Pods that run keep theirs.
+    Pods that run keep theirs. Of kind `containerd` it is the device plugin that ends. Returns when it is so.
     """
-    _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: "0"}}}, "/status")
+    plugin = _device_plugin_of(sandbox, name)
+    if plugin is None:
+        _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: "0"}}}, "/status")
+        return
+    sandbox.supervisor.stop(plugin)
+    _await_gpus(sandbox, name, all_of_them=False)
 
 
 def restore_gpus(sandbox: Sandbox, name: str) -> None:
-    """Have a node give all its GPUs again."""
-    gpus = node_named(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
-    _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: gpus}}}, "/status")
+    """Have a node give all its GPUs again. Returns when it does."""
+    plugin = _device_plugin_of(sandbox, name)
+    if plugin is None:
+        gpus = node_named(sandbox, name)["status"]["capacity"].get(GPU_RESOURCE, "0")
+        _patch(sandbox, name, {"status": {"allocatable": {GPU_RESOURCE: gpus}}}, "/status")
+        return
+    sandbox.supervisor.restart(plugin)
+    _await_gpus(sandbox, name, all_of_them=True)
+
+
+def _device_plugin_of(sandbox: Sandbox, name: str) -> str | None:
+    return next((each for each in sandbox.processes_of(name) if each.endswith(DEVICE_PLUGIN)), None)
+
+
+def _await_gpus(sandbox: Sandbox, name: str, *, all_of_them: bool) -> None:
+    def is_so() -> bool:
+        status = node_named(sandbox, name)["status"]
+        return bool(
+            status["allocatable"].get(GPU_RESOURCE) == (status["capacity"][GPU_RESOURCE] if all_of_them else "0")
+        )
+
+    wait_for(is_so, NODE_DEADLINE_S, f"node {name} to give {'all' if all_of_them else 'none'} of its GPUs")
+
+
+def _power_off(sandbox: Sandbox, process: str) -> None:
+    # What a machine is to the programs of kind `containerd` has control groups to remove.
+    sandbox.supervisor.stop(process, grace_s=None if process.endswith(MACHINE) else 0)
 
 
 def _set_pressure(sandbox: Sandbox, name: str, conditions: Sequence[str]) -> None:
