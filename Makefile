@@ -58,8 +58,11 @@ bench-detect: .venv/.installed ## from a Job's final condition to the trigger's 
 bench-demo: .venv/.installed ## the whole demo with binaries cached, step by step
 	$(BIN)/python -m bench.demo
 
+bench-sandbox: .venv/.installed ## the sandbox: up, memory, down, what is left; five runs
+	$(BIN)/python -m bench.sandbox
+
 bench-scale: .venv/.installed ## 1,000 and 5,000 nodes, 5,000 pods; half an hour. ARGS="--nodes 1000"
 	$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test wheel clean \
-	bench-detect bench-demo bench-scale
+	bench-detect bench-demo bench-sandbox bench-scale
