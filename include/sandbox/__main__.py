@@ -54,6 +54,9 @@ def main() -> int:
 
 
 def _up(arguments: argparse.Namespace) -> int:
+    for name in ("nodes", "kwok_nodes"):
+        if (number := getattr(arguments, name)) < 0:
+            raise SandboxError(f"--{name.replace('_', '-')} is {number}: give a whole number from 0 up")
     names = [f"gpu-{number}" for number in range(1, arguments.nodes + 1)]
     nodes = [NodeRequest(name=name, gpus=arguments.gpus, kind=arguments.kind) for name in names]
     lifecycle = SHORT if arguments.short else USUAL

@@ -390,8 +390,10 @@ def test_a_paused_api_server_takes_connections_and_does_not_answer(sandbox: Sand
 
 
 @pytest.mark.fault("restart")
-@pytest.mark.parametrize("kill", [False, True], ids=["asked", "killed"])
-@pytest.mark.parametrize("program", ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"])
+@pytest.mark.parametrize(
+    ("program", "kill"),
+    [("etcd", True), ("kube-apiserver", True), ("kube-controller-manager", False), ("kube-scheduler", False)],
+)
 def test_a_restarted_program_is_another_process_and_the_cluster_works_on(
     sandbox: Sandbox, namespace: str, program: str, kill: bool
 ) -> None:

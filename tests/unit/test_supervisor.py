@@ -15,7 +15,8 @@ from typing import TypeVar
 
 import pytest
 
-from sandbox.processes import Process, is_alive, read_process
+from sandbox.processes import Process, descendants, is_alive, read_process, snapshot
+from sandbox.supervision import WATCH_S
 from sandbox.supervisor import STATE_VARIABLE, ProcessSpec, Supervisor, SupervisorError, clean_stale
 
 pytestmark = pytest.mark.unit
@@ -194,6 +195,36 @@ def test_restart_runs_the_same_spec_anew(supervisor: Supervisor) -> None:
     assert not runs(first)
     assert runs(second)
     assert supervisor.status()["sleeper"].pid == second.pid
+
+
+def test_a_restart_of_one_process_alone_leaves_what_it_started_and_a_later_stop_ends_that_too(
+    supervisor: Supervisor,
+) -> None:
+    child, grandchild = start_daemon(supervisor)
+    again = identity(supervisor.restart("parent", alone=True))
+    assert [runs(each) for each in (child, grandchild, again)] == [False, True, True]
+    supervisor.stop("parent")
+    assert [runs(each) for each in (grandchild, again)] == [False, False]
+
+
+def test_a_released_supervisor_outlives_its_owner(folder: Path) -> None:
+    owner = subprocess.Popen(["sleep", "600"])
+    supervisor = Supervisor.start(folder, owner_pid=owner.pid)
+    child = identity(supervisor.run(spec(folder, "sleeper", "sleep", "600")))
+    supervisor.release()
+    owner.kill()
+    owner.wait()
+    looked = time.monotonic() + 3 * WATCH_S
+    until(lambda: time.monotonic() > looked, "three looks at its owner")
+    assert runs(child)
+
+
+def test_a_process_that_can_not_be_written_down_is_not_left_running(supervisor: Supervisor) -> None:
+    (supervisor.folder / "supervisor.json.new").mkdir()
+    with pytest.raises(SupervisorError, match=r"Is a directory: 'supervisor\.json\.new'"):
+        supervisor.run(spec(supervisor.folder, "sleeper", "sleep", "600"))
+    assert supervisor.status() == {}
+    until(lambda: not descendants(supervisor.pid, snapshot()), "the process runs on")
 
 
 def test_stop_ends_one_process_and_all_that_it_started(supervisor: Supervisor) -> None:
