@@ -11,12 +11,15 @@ import pytest
 
 from sandbox import manifests
 from sandbox.cluster import Sandbox
+from sandbox.nodes import NodeRequest
 from sandbox.waiting import DeadlineError, wait_for
 
-__all__ = ["DeadlineError", "namespace", "sandbox", "sandbox_folder", "wait_for"]
+__all__ = ["DeadlineError", "container_node", "namespace", "sandbox", "sandbox_folder", "wait_for"]
 
 NAMESPACE_DEADLINE_S = 60.0
 POD_GRACE_S = 1
+CONTAINERS = "gpu-containers"
+"""Value of the label `workload` of :func:`container_node`."""
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +34,27 @@ def sandbox(sandbox_folder: Path) -> Iterator[Sandbox]:
     sandbox = Sandbox.up(sandbox_folder, owner_pid=os.getpid())
     yield sandbox
     sandbox.down()
+
+
+@pytest.fixture(scope="session")
+def container_node(sandbox: Sandbox) -> Iterator[NodeRequest]:
+    """Give a node with real containers and two GPUs in the session's cluster; its label is its own."""
+    request = NodeRequest(
+        name="containers-1",
+        kind="containerd",
+        gpus=2,
+        labels={"workload": CONTAINERS},
+        kubelet={
+            "nodeStatusUpdateFrequency": "1s",
+            "nodeStatusReportFrequency": "5m",
+            "containerLogMaxSize": "64Ki",
+            "containerLogMaxFiles": 2,
+            "containerLogMonitorInterval": "3s",
+        },
+    )
+    sandbox.add_node(request)
+    yield request
+    sandbox.remove_node(request.name)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sandbox.containerd.cached import cached, run
 from sandbox.containerd.images import Image, standing, trainer, write_archive
 from sandbox.containerd.layers import Layer
 from sandbox.containerd.rootfs import base_layer, program_layer, requirements_layer
+from sandbox.errors import SandboxError
 from sandbox.obstacles import explained
 
 METADATA = Path("io.containerd.metadata.v1.bolt/meta.db")
@@ -73,13 +74,17 @@ class Store:
 
         return cls(folder=cached(target, progress, make), base=base, requirements=requirements)
 
-    def images(self, scratch: Path) -> dict[str, Image]:
-        """Give the images that containers may have, by name, the trainer as it is now.
+    def reference(self, name: str) -> str:
+        """Give `name@sha256:...` of an image, the trainer's being of the checkout as it is now.
 
-        :param scratch: an empty folder for the trainer's own layer.
+        :raises SandboxError: there is no such image.
         """
-        mine = [*standing(self.base, self.requirements), self.trainer(scratch)]
-        return {image.name: image for image in mine}
+        with tempfile.TemporaryDirectory() as scratch:
+            mine = [*standing(self.base, self.requirements), self.trainer(Path(scratch))]
+        known = {image.name: image.reference for image in mine}
+        if name not in known:
+            raise SandboxError(f"no image is named {name!r}; known are {', '.join(known)}")
+        return known[name]
 
     def trainer(self, scratch: Path) -> Image:
         """Give the trainer's image as the checkout has it, its own layer in a folder."""

@@ -184,8 +184,11 @@ def _await_back(sandbox: Sandbox, name: str, since: float) -> None:
 
 
 def _last_beat(sandbox: Sandbox, name: str) -> float:
-    """Give the time of a node's last heartbeat, in seconds since the epoch."""
-    lease = sandbox.api.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}")
+    """Give the time of a node's last heartbeat, in seconds since the epoch; 0 before the first one."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+    if not sandbox.api.exists(path):
+        return 0.0
+    lease = sandbox.api.request("GET", path)
     return datetime.datetime.fromisoformat(lease["spec"]["renewTime"]).timestamp()
 
 
