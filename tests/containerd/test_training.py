@@ -80,7 +80,8 @@ def test_model_is_trained_in_a_real_container_and_registered(
     assert run.states == {"resolve": "success", "train": "success", "register": "success", "clean_up": "success"}
     trained = run.result("train")
     assert (trained["last_step"], trained["device"], trained["attempts"]) == (6, "cpu", 1)
-    assert trained["image"] == image
+    # As containerd names it.
+    assert trained["image"] == f"docker.io/library/{image}"
     assert trained["node_names"] == [container_node.name]
     assert run.result("register")["model_version"] == "1"
     checkpoints = object_store_server.client.list_objects_v2(Bucket=BUCKET, Prefix="checkpoints/")
