@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import subprocess
@@ -66,50 +65,35 @@ class Build:
         """
         started = time.monotonic()
         progress(f"{self.title}: fetching its modules")
-        listing = self._start(toolchain, "list", "-deps", stdout=subprocess.PIPE)
-        listed, complaint = listing.communicate()
-        if listing.returncode:
-            raise BuildError(f"{self.title} can not be built, its modules could not be had: {complaint.strip()}")
+        listed = self._answer(toolchain, "list", "-deps", *self.packages)
         with ExitStack() as stack:
             flags = ["-v", "-trimpath", "-ldflags", self.linker_flags, "-o", f"{self.output}/"]
             if self.edits:
                 drafts = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                flags += ["-overlay", str(self._overlay(toolchain, drafts))]
+                flags += [f"-modfile={self._edited(toolchain, drafts)}"]
             self._compile(toolchain, flags, len(listed.split()), progress, started)
         progress(f"{self.title}: built in {format_duration(time.monotonic() - started)}")
 
     def copy(self, toolchain: Toolchain, folders: Sequence[str]) -> None:
         """Copy folders of the module into the output, under the same paths."""
-        source = self._module_folder(toolchain) if folders else self.folder
         for folder in folders:
-            for file in (source / folder).rglob("*"):
-                if file.is_file():
-                    target = self.output / file.relative_to(source)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    # Modules are read-only; the copy takes no modes, so that the cache can be removed.
-                    shutil.copyfile(file, target)
+            _copy_tree(self._module_folder(toolchain) / folder, self.output / folder)
 
-    def _overlay(self, toolchain: Toolchain, drafts: Path) -> Path:
-        """Write the edited files and what Go is to read instead of what."""
-        source = self._module_folder(toolchain)
-        texts: dict[str, str] = {}
+    def _edited(self, toolchain: Toolchain, drafts: Path) -> Path:
+        """Write an edited copy of the module and a go.mod that takes it; in its own place Go lets none be changed."""
+        module = drafts / "module"
+        _copy_tree(self._module_folder(toolchain), module)
         for edit in self.edits:
-            texts[edit.file] = edit.apply(texts.get(edit.file) or (source / edit.file).read_text())
-        replaced = {}
-        for number, (file, text) in enumerate(texts.items()):
-            draft = drafts / f"{number}.go"
-            draft.write_text(text)
-            replaced[str(source / file)] = str(draft)
-        overlay = drafts / "overlay.json"
-        overlay.write_text(json.dumps({"Replace": replaced}))
-        return overlay
+            file = module / edit.file
+            file.write_text(edit.apply(file.read_text()))
+        for name in ("go.mod", "go.sum"):
+            shutil.copyfile(self.folder / name, drafts / name)
+        replacement = f"-replace={self.module}={module}"
+        self._answer(toolchain, "mod", "edit", replacement, str(drafts / "go.mod"))
+        return drafts / "go.mod"
 
     def _module_folder(self, toolchain: Toolchain) -> Path:
-        listing = self._start(toolchain, "list", "-m", "-f", "{{.Dir}}", packages=[self.module], stdout=subprocess.PIPE)
-        listed, complaint = listing.communicate()
-        if listing.returncode:
-            raise BuildError(f"{self.title} can not be built, {self.module} could not be had: {complaint.strip()}")
-        return Path(listed.strip())
+        return Path(self._answer(toolchain, "list", "-m", "-f", "{{.Dir}}", self.module).strip())
 
     def _compile(
         self,
@@ -119,7 +103,7 @@ class Build:
         progress: Callable[[str], None],
         started: float,
     ) -> None:
-        process = self._start(toolchain, "build", *flags, stdout=subprocess.DEVNULL)
+        process = self._start(toolchain, "build", *flags, *self.packages, stdout=subprocess.DEVNULL)
         lines: list[str] = []
         reader = threading.Thread(target=_collect, args=(process, lines), daemon=True)
         reader.start()
@@ -138,11 +122,16 @@ class Build:
             remedy = f"; {FULL_REMEDY}" if FULL in words else ""
             raise BuildError(f"{self.title} can not be built: {words}{remedy}")
 
-    def _start(
-        self, toolchain: Toolchain, *arguments: str, stdout: int, packages: Sequence[str] | None = None
-    ) -> subprocess.Popen[str]:
+    def _answer(self, toolchain: Toolchain, *arguments: str) -> str:
+        process = self._start(toolchain, *arguments, stdout=subprocess.PIPE)
+        answer, complaint = process.communicate()
+        if process.returncode:
+            raise BuildError(f"{self.title} can not be built, its modules could not be had: {complaint.strip()}")
+        return answer
+
+    def _start(self, toolchain: Toolchain, *arguments: str, stdout: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [toolchain.go, *arguments, *(self.packages if packages is None else packages)],
+            [toolchain.go, *arguments],
             cwd=self.folder,
             env=toolchain.environment(os.environ),
             stdout=stdout,
@@ -150,6 +139,15 @@ class Build:
             text=True,
             preexec_fn=die_with_the_parent(),
         )
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    """Copy files without their modes: those of modules are read-only, their copies are to be edited and removed."""
+    for file in source.rglob("*"):
+        if file.is_file():
+            copy = target / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copy)
 
 
 def _collect(process: subprocess.Popen[str], lines: list[str]) -> None:
