@@ -28,8 +28,8 @@ format: .venv/.installed ## format and sort imports
 demo: .venv/.installed ## everything on this machine, one training; stays up until Ctrl-C. ONCE=1 ends it; MODEL=, STATE=
 	@$(BIN)/python -m stack.demo $(if $(ONCE),--once) $(if $(MODEL),--model $(MODEL)) $(if $(STATE),--state $(STATE))
 
-sandbox-up: .venv/.installed ## a Kubernetes cluster on this machine; NODES=, GPUS= (a node), STATE= (its folder)
-	@$(BIN)/python -m sandbox up $(if $(NODES),--nodes $(NODES)) $(if $(GPUS),--gpus $(GPUS)) $(if $(STATE),--state $(STATE))
+sandbox-up: .venv/.installed ## a Kubernetes cluster on this machine; NODES=, GPUS= (a node), KIND=, STATE= (its folder)
+	@$(BIN)/python -m sandbox up $(if $(NODES),--nodes $(NODES)) $(if $(GPUS),--gpus $(GPUS)) $(if $(KIND),--kind $(KIND)) $(if $(STATE),--state $(STATE))
 
 sandbox-down: .venv/.installed ## end the cluster and remove all of it; STATE=
 	@$(BIN)/python -m sandbox down $(if $(STATE),--state $(STATE))
@@ -43,7 +43,7 @@ sandbox-selftest: .venv/.installed ## prove that each fault of the sandbox has t
 test: .venv/.installed ## every tier that this machine can run, a line a tier
 	$(PYTHON) tests/run_tiers.py
 
-test-%: .venv/.installed ## one tier: core, trainer, unit, dags, cluster or stack
+test-%: .venv/.installed ## one tier: core, trainer, unit, dags, cluster, containerd or stack
 	$(PYTHON) tests/run_tiers.py $*
 
 wheel: ## build/dist/*.whl of the package
