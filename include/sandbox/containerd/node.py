@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from sandbox.containerd.machine import ETC, RECORD
 from sandbox.containerd.runtime import SOCKET, write_runtime
 from sandbox.containerd.store import Store
 from sandbox.control_plane import Credentials, certificate_user, kubeconfig, write_secret_json
+from sandbox.errors import SandboxError
 from sandbox.process_spec import ProcessSpec
 from sandbox.status import GPU_RESOURCE
 
@@ -74,6 +77,7 @@ class ContainerdNode:
     def processes(self, request: NodeRequest, site: Site) -> Sequence[ProcessSpec]:
         """Furnish the node's folder and give its machine, containerd, device plugin and kubelet."""
         folder, name = site.node_folder(request.name), site.process_name(request.name)
+        _check_overlay(folder)
         binary = find_binaries(_say_nothing, sources=(kubelet.source(site.kubernetes),))["kubelet"]
         self._write_files(request, site)
         python = (sys.executable, "-S", "-m")
@@ -110,8 +114,8 @@ class ContainerdNode:
         address = kubelet.own_address()
         assert address is not None  # noqa: S101 - else there is an obstacle
         etc = folder / "etc"
-        for each in (etc, folder / PLUGINS):
-            each.mkdir(parents=True, exist_ok=True)
+        _made(etc)
+        _made(folder / PLUGINS)
         settings = {"folder": str(folder), "group": cgroups.group_of(folder)}
         (folder / "settings.json").write_text(json.dumps(settings))
         self._write_identity(request.name, credentials, site.api_url, etc, address)
@@ -141,6 +145,29 @@ class ContainerdNode:
         shutil.copy(credentials.node_client.certificate, etc / "client-ca.crt")
         document = kubeconfig(api_url, credentials.cluster.certificate, certificate_user(client), namespace="default")
         write_secret_json(etc / "kubeconfig", document)
+
+
+def _check_overlay(folder: Path) -> None:
+    """Refuse a folder that can not have the root of a container, as one that is on an overlay itself.
+
+    :raises SandboxError: says what the kernel said.
+    """
+    with tempfile.TemporaryDirectory(dir=_made(folder)) as scratch:
+        parts = {name: _made(Path(scratch, name)) for name in ("lower", "upper", "work", "merged")}
+        options = "lowerdir={lower},upperdir={upper},workdir={work}".format(**parts)
+        mount = ["mount", "-t", OVERLAY, "-o", options, "node", str(parts["merged"])]
+        command = ["unshare", "--mount", "--propagation", "private", "--", *mount]
+        tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    if tried.returncode:
+        raise SandboxError(
+            f"nodes of kind containerd can not be in {folder}: {tried.stderr.strip()}: give a state folder on a disk "
+            "of its own (ext4, xfs), and run outside of a container that may not mount"
+        )
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _say_nothing(_: str) -> None:
