@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
-from sandbox.api import Api, ApiError
+from sandbox.api import TIMEOUT_S, Api, ApiError
 
 CONNECTIONS = 8
 
@@ -22,7 +22,9 @@ class Request:
     content_type: str = "application/json"
 
 
-def send_all(api: Api, requests: Sequence[Request], *, allowed: Collection[int] = ()) -> None:
+def send_all(
+    api: Api, requests: Sequence[Request], *, allowed: Collection[int] = (), timeout_s: float = TIMEOUT_S
+) -> None:
     """Send all requests, in no order, and return when all are answered.
 
     :param allowed: HTTP statuses of errors that are none here, such as 409 where an object may be there already.
@@ -30,7 +32,7 @@ def send_all(api: Api, requests: Sequence[Request], *, allowed: Collection[int] 
     """
 
     def send(share: Sequence[Request]) -> None:
-        with closing(api.connect()) as connection:
+        with closing(api.connect(timeout_s)) as connection:
             for each in share:
                 try:
                     api.request_on(connection, each.method, each.target, each.body, content_type=each.content_type)

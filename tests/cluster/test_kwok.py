@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.cluster.pod_documents import SECURITY
 
 from sandbox import kwok
 from sandbox.cluster import Sandbox
@@ -17,14 +18,8 @@ from sandbox.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-NODES = 200
+NODES = 100
 TOLERATIONS = [{"operator": "Exists"}]
-SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -140,16 +135,16 @@ def test_a_deleted_pod_ends_by_its_own_time_but_within_its_grace_period(sandbox:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_hundreds_of_pods_run_at_once_each_with_a_life_of_its_own(sandbox: Sandbox, namespace: str) -> None:
-    good = create_job(sandbox, namespace, PodLife(run_s=2), parallelism=150, completions=150)
-    bad = create_job(sandbox, namespace, PodLife(run_s=1, ending=Ending.FAILED), parallelism=50, backoffLimit=0)
+def test_many_pods_run_at_once_each_with_a_life_of_its_own(sandbox: Sandbox, namespace: str) -> None:
+    good = create_job(sandbox, namespace, PodLife(run_s=2), parallelism=60, completions=60)
+    bad = create_job(sandbox, namespace, PodLife(run_s=1, ending=Ending.FAILED), parallelism=20, backoffLimit=0)
 
     def state(job: str) -> Counter[str]:
         conditions = sandbox.api.request("GET", job)["status"].get("conditions", ())
         return Counter(each["type"] for each in conditions if each["status"] == "True")
 
     wait_for(lambda: state(good)["Complete"] and state(bad)["Failed"], 120, "the ends of both Jobs")
-    assert sandbox.api.request("GET", good)["status"]["succeeded"] == 150
+    assert sandbox.api.request("GET", good)["status"]["succeeded"] == 60
 
 
 def test_lost_nodes_are_not_ready_until_they_return(sandbox: Sandbox, nodes: list[str]) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from sandbox.api import ApiError
+from sandbox.api import ApiError, Document
 from sandbox.binaries import Source, find_binaries
 from sandbox.building import Edit
+from sandbox.bulk import Request, send_all
 from sandbox.certificates import KeyPair
 from sandbox.cluster import Sandbox
 from sandbox.control_plane import certificate_user, kubeconfig, write_secret_json
@@ -40,6 +41,7 @@ KUEUE = Source(
         Edit(file="pkg/visibility/server.go", old='"/visibility"', new=f'"{CERTIFICATES}"'),
     ),
 )
+KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PORTS = ("webhook", "visibility", "health", "metrics")
 READY_DEADLINE_S = 180.0
 GRACE_S = 5.0
@@ -67,9 +69,18 @@ def install(sandbox: Sandbox, progress: Callable[[str], None] | None = None) -> 
         authority=sandbox.site.credentials.cluster.certificate,
     )
     sandbox.api.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    for document in (*installation.kinds(program.parent, address), *installation.visibility(address)):
+    kinds = list(installation.kinds(program.parent, address))
+    # Created, not applied: to merge the schema of Workload anew takes the API server many seconds.
+    send_all(
+        sandbox.api,
+        [Request(method="POST", target=KINDS, body=kind) for kind in kinds],
+        allowed=(http.client.CONFLICT,),
+        timeout_s=READY_DEADLINE_S,
+    )
+    for document in installation.visibility(address):
         sandbox.api.apply(document)
-    wait_for(lambda: sandbox.api.exists(f"/apis/{VERSION}"), READY_DEADLINE_S, "Kueue's kinds to be served")
+    # One that it does not find at its start it gives up for.
+    wait_for(lambda: _are_served(sandbox, kinds), READY_DEADLINE_S, "Kueue's kinds to be served")
     sandbox.supervisor.run(_process(sandbox, folder, program, address, ports))
     for document in installation.webhooks(program.parent, address):
         sandbox.api.apply(document)
@@ -112,6 +123,13 @@ def _process(sandbox: Sandbox, folder: Path, program: Path, address: Address, po
         cwd=folder,
         grace_s=GRACE_S,
     )
+
+
+def _are_served(sandbox: Sandbox, kinds: Sequence[Document]) -> bool:
+    served = set()
+    if sandbox.api.exists(f"/apis/{VERSION}"):
+        served = {resource["name"] for resource in sandbox.api.request("GET", f"/apis/{VERSION}")["resources"]}
+    return served.issuperset(kind["spec"]["names"]["plural"] for kind in kinds)
 
 
 def _await_ready(sandbox: Sandbox) -> None:

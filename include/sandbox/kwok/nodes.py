@@ -12,7 +12,7 @@ from sandbox.binaries import architecture
 from sandbox.bulk import Request, send_all
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
-from sandbox.kwok.controller import KIND, KIND_LABEL, KWOK, LIST_TIMEOUT_S, LOST, list_nodes, start_controller
+from sandbox.kwok.controller import KIND, KIND_LABEL, KWOK, LIST_TIMEOUT_S, LOST, PROCESS, list_nodes, start_controller
 from sandbox.nodes import GPU_LABELS, GPU_TAINTS
 from sandbox.ports import HOST
 from sandbox.status import GPU_RESOURCE, is_node_ready
@@ -69,7 +69,7 @@ def add_nodes(
 def remove_nodes(sandbox: Sandbox, names: Collection[str] | None = None) -> None:
     """Delete nodes of kind kwok and what pods they have.
 
-    :param names: None: all of that kind.
+    :param names: None: all of that kind, and the controller ends.
     """
     gone = {node["metadata"]["name"] for node in list_nodes(sandbox)}
     gone &= gone if names is None else set(names)
@@ -80,6 +80,8 @@ def remove_nodes(sandbox: Sandbox, names: Collection[str] | None = None) -> None
     paths = [f"/api/v1/namespaces/{pod['namespace']}/pods/{pod['name']}" for pod in left]
     _delete_all(sandbox, [f"{NODES}/{each}" for each in gone], {})
     _delete_all(sandbox, paths, now)
+    if names is None and PROCESS in sandbox.supervisor.status():
+        sandbox.supervisor.remove(PROCESS)
 
 
 def lose_nodes(sandbox: Sandbox, names: Collection[str]) -> None:
