@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -13,6 +14,10 @@ from tests import light_airflow
 from tests.light_airflow import airflow_database  # noqa: F401 - a fixture
 from tests.mlflow_service import mlflow_server  # noqa: F401 - a fixture
 from tests.object_store_service import object_store_server  # noqa: F401 - a fixture
+
+if importlib.util.find_spec("airflow"):
+    # One cluster for all tiers that have one; the environments of the others have no sandbox.
+    from sandbox.testing import container_node, namespace, sandbox, sandbox_folder  # noqa: F401 - fixtures
 
 _HOME = light_airflow.prepare()
 

@@ -1,4 +1,4 @@
-"""The cluster that every test of this tier shares, a namespace for each, and Airflow's connections to it."""
+"""Airflow's connections to the session's cluster, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from tests.light_airflow import connect_cluster, connected, light_airflow, mlflo
 
 from sandbox.cluster import Sandbox
 from sandbox.proxy import FaultyProxy
-from sandbox.testing import namespace, sandbox, sandbox_folder
 
-__all__ = ["connected", "light_airflow", "mlflow", "namespace", "sandbox", "sandbox_folder"]
+__all__ = ["connected", "light_airflow", "mlflow"]
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from tests.light_airflow import connected, light_airflow, mlflow
 
 from sandbox.cluster import Sandbox
 from sandbox.nodes import NodeRequest
-from sandbox.testing import container_node, namespace, sandbox, sandbox_folder
 
-__all__ = ["connected", "container_node", "light_airflow", "mlflow", "namespace", "sandbox", "sandbox_folder"]
+__all__ = ["connected", "light_airflow", "mlflow"]
 
 
 @pytest.fixture
