@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.pod_documents import gpu_pod, job_of
 
 from sandbox.api import Document
 from sandbox.cluster import Sandbox
@@ -22,23 +23,9 @@ DEADLINE_S = 60.0
 
 
 def job(script: str) -> Document:
-    """Give a Job that Pod Security `restricted` admits and only a GPU node can run."""
-    container = {
-        "name": "train",
-        "image": "sandbox-shell:1",
-        "command": ["sh", "-c", script],
-        "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "100m", "memory": "64Mi"}},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    }
-    pod = {
-        "containers": [container],
-        "restartPolicy": "Never",
-        "serviceAccountName": "training",
-        "nodeSelector": {"workload": "gpu-training"},
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-    }
-    return {"metadata": {"name": "training"}, "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    """Give a Job that only a GPU node can run."""
+    pod = gpu_pod(script, nodeSelector={"workload": "gpu-training"})
+    return {"metadata": {"name": "training"}, "spec": job_of(pod)}
 
 
 def condition_of(sandbox: Sandbox, path: str) -> Callable[[], str | None]:
