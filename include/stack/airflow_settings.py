@@ -90,7 +90,7 @@ def settings(
             "trigger_timeout_check_interval": 1,
         },
         # The first trigger that is killed has its triggerer build the API that tells it why, five seconds of work.
-        "triggerer": {"on_kill_timeout": 120},
+        "triggerer": {"on_kill_timeout": 300},
         "dag_processor": {
             "refresh_interval": 30,
             "min_file_process_interval": 30,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.stack.trainings import Training, wait_until
 
-from sandbox.processes import read_process
+from sandbox.processes import is_alive
 from stack import process_tree
 from stack.lifecycle import Stack
 
@@ -35,11 +35,11 @@ def test_the_only_scheduler_killed_and_restarted_goes_on_with_the_run(begin: Beg
         first, *executor = process_tree.members(scheduler.pid)
         scheduler.kill(alone=True)
         assert not scheduler.is_healthy()
-        assert executor
-        assert all(read_process(process.pid) for process in executor)
-        assert read_process(first.pid) is None
+        assert not is_alive(first.pid, first.start)
+        survivors = [process for process in executor if is_alive(process.pid, process.start)]
+        assert survivors
         scheduler.restart()
-        assert not any(read_process(process.pid) for process in executor)
+        assert not [process for process in survivors if is_alive(process.pid, process.start)]
         scheduler.await_healthy()
     assert_one_training_and_one_version(training, job_uid)
 

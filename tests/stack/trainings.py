@@ -18,7 +18,7 @@ from sandbox.processes import Process, descendants, send, snapshot
 from stack.assembly import sandbox_folder
 from stack.lifecycle import Stack
 
-DEADLINE_S = 240.0
+DEADLINE_S = 300.0
 DAG_ID = f"{DAG_PREFIX}flight-delay"
 
 
