@@ -18,6 +18,7 @@ from sandbox.containerd.cgroups import join
 from sandbox.processes import POLL_S, is_alive
 
 DEADLINE_S = 60.0
+AGAIN_S = 0.2
 THEN = "--then"
 NAMESPACES = {"cgroup": "cgroup", "mount": "mnt"}
 
@@ -35,7 +36,7 @@ def main() -> None:
     while first and subprocess.run([*enter, *first], check=False).returncode:
         if time.monotonic() > deadline:
             sys.exit(f"{first[0]} did not succeed in {DEADLINE_S:g} s")
-        time.sleep(POLL_S)
+        time.sleep(AGAIN_S)
     os.execvp(enter[0], [*enter, *arguments])  # noqa: S606 - the command line is our own
 
 
