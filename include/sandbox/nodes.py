@@ -56,6 +56,8 @@ class NodeRequest:
             raise SandboxError(f"gpus of node {self.name} is {self.gpus!r}: give a whole number from 0 up")
         if self.kind not in KINDS:
             raise SandboxError(f"kind of node {self.name} is {self.kind!r}: known are {', '.join(KINDS)}")
+        if self.kubelet and self.kind != "containerd":
+            raise SandboxError(f"kubelet of node {self.name} is given, which is of kind {self.kind} and has none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

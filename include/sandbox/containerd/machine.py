@@ -31,7 +31,7 @@ PLACES: Mapping[str, Mapping[str, str]] = {
     "/var/log": {"pods": "logs/pods", "containers": "logs/containers"},
     "/run": {"containerd": "run/containerd", "crun": "run/crun", "node": "etc"},
 }
-"""Folders of the node by where its programs find them; their neighbours stay as they are, and writable by nobody."""
+"""Folders of the node by where its programs find them; their neighbours are seen, what is written to them is lost."""
 
 
 def main() -> None:
