@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = str(ROOT / "include")
 USER = 65534
@@ -44,3 +46,10 @@ def python(script: str, *arguments: str | Path) -> list[str | Path]:
 def sandbox_command(*arguments: str | Path) -> list[str | Path]:
     """Give a command of the sandbox."""
     return [sys.executable, "-m", "sandbox", *arguments]
+
+
+def _fault() -> str:
+    return run(*with_mounts(), *without_root(namespaces=True), "true").stderr.strip()
+
+
+needs_namespaces = pytest.mark.skipif(bool(fault := _fault()), reason=f"no namespaces to try it in: {fault}")

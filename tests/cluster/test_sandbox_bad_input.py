@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.situations import INCLUDE, python, run, sandbox_command, with_mounts, without_root
+from tests.cluster.situations import INCLUDE, needs_namespaces, python, run, sandbox_command, with_mounts, without_root
 
 from sandbox.cluster import Sandbox, clean
 from sandbox.process_spec import STATE_VARIABLE
@@ -103,6 +103,7 @@ def left_of(folder: Path) -> list[int]:
     return [pid for pid in snapshot() if has_variables(pid, {STATE_VARIABLE: str(folder)})]
 
 
+@needs_namespaces
 def test_a_full_disk_is_told_nothing_half_made_stays_and_down_still_works(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -116,6 +117,7 @@ def test_a_full_disk_is_told_nothing_half_made_stays_and_down_still_works(tmp_pa
     assert lines["4"] == "4 False []"
 
 
+@needs_namespaces
 @pytest.mark.parametrize(
     ("mount", "state", "message"),
     [
@@ -143,6 +145,7 @@ def test_a_folder_that_can_not_be_used_is_told(tmp_path: Path, mount: str, state
     assert line.endswith(("(--state DIR)", "give another one"))
 
 
+@needs_namespaces
 def test_without_root_and_namespaces_up_says_at_once_that_no_pod_can_run(folder: Path) -> None:
     told = run(*without_root(namespaces=False), *sandbox_command("up", "--state", folder))
     assert told.returncode == 1
@@ -152,6 +155,7 @@ def test_without_root_and_namespaces_up_says_at_once_that_no_pod_can_run(folder:
     assert not folder.exists()
 
 
+@needs_namespaces
 def test_without_root_pods_run_in_user_namespaces(folder: Path) -> None:
     told = run(*without_root(namespaces=True), *python(POD, folder))
     assert told.stdout == "65534 Succeeded well\n", told.stderr

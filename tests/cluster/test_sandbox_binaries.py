@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cluster.situations import INCLUDE, ROOT, python, run, with_mounts
+from tests.cluster.situations import INCLUDE, ROOT, needs_namespaces, python, run, with_mounts
 
 from sandbox.binaries import Source, find_binaries
 from sandbox.building import Edit
@@ -161,6 +161,7 @@ def test_two_processes_that_build_at_once_wait_for_one_another(source: Source, t
     assert {text.splitlines()[-1] for text in told} == {f"greeter: {tmp_path / 'cache' / source.key() / 'greeter'}"}
 
 
+@needs_namespaces
 def test_a_full_disk_under_the_cache_is_told_and_nothing_half_built_stays(source: Source, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
@@ -173,6 +174,7 @@ def test_a_full_disk_under_the_cache_is_told_and_nothing_half_built_stays(source
     assert told.stdout.endswith(f"greeter: {cache / source.key() / 'greeter'}\n")
 
 
+@needs_namespaces
 def test_a_read_only_cache_gives_what_it_has_and_is_told_when_something_is_to_be_built(
     source: Source, tmp_path: Path
 ) -> None:
