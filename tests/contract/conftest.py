@@ -10,13 +10,16 @@ from tests.contract.pods import DEADLINE_S, ContractNode, Pods
 
 from sandbox.cluster import Sandbox
 from sandbox.nodes import NodeRequest
-from sandbox.testing import sandbox, sandbox_folder
 from sandbox.waiting import wait_for
 
-__all__ = ["sandbox", "sandbox_folder"]
 
-
-@pytest.fixture(scope="session", params=[pytest.param("process", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param("process", marks=pytest.mark.cluster),
+        pytest.param("containerd", marks=pytest.mark.containerd),
+    ],
+)
 def node(request: pytest.FixtureRequest, sandbox: Sandbox) -> Iterator[ContractNode]:
     """Give a node with two GPUs, labelled and tainted so that no other test's pod lands on it."""
     kind = request.param

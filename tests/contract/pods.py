@@ -12,7 +12,7 @@ from typing import Any
 
 from sandbox.cluster import Sandbox
 from sandbox.faults.nodes import drop_gpus, restore_gpus
-from sandbox.nodes import KINDS, NodeRequest
+from sandbox.nodes import NodeRequest
 from sandbox.waiting import wait_for
 
 Document = dict[str, Any]
@@ -52,18 +52,33 @@ class ContractNode:
         try:
             yield
         finally:
-            # Not restart(), which ends what the dead one left.
-            specs = KINDS[self.kind].processes(self.request, self.sandbox.site)
-            supervisor.run(next(spec for spec in specs if spec.name == process))
+            supervisor.restart(process, alone=True)
 
     @contextlib.contextmanager
     def without_device_plugin(self) -> Iterator[None]:
         """Have the node lose its device plugin, and get it again afterwards."""
-        drop_gpus(self.sandbox, self.name)
+        supervisor, plugin = self.sandbox.supervisor, f"{self.sandbox.site.process_name(self.name)}.device-plugin"
+        has_plugin = plugin in supervisor.status()
+        if has_plugin:
+            supervisor.stop(plugin)
+        else:
+            drop_gpus(self.sandbox, self.name)
         try:
+            self._await_gpus(0)
             yield
         finally:
-            restore_gpus(self.sandbox, self.name)
+            if has_plugin:
+                supervisor.restart(plugin)
+            else:
+                restore_gpus(self.sandbox, self.name)
+            self._await_gpus(self.request.gpus)
+
+    def _await_gpus(self, count: int) -> None:
+        def allocatable() -> str:
+            status: Document = self.sandbox.api.request("GET", self.path)["status"]
+            return str(status["allocatable"].get("nvidia.com/gpu"))
+
+        wait_for(lambda: allocatable() == str(count), DEADLINE_S, f"{count} GPUs on {self.name}")
 
     @property
     def path(self) -> str:
@@ -86,6 +101,7 @@ class Pods:
         labels = {"nodeSelector": {"kubernetes.io/hostname": self.node.name}} if "nodeName" not in spec else {}
         body = {
             "restartPolicy": "Never",
+            "dnsPolicy": "Default",
             "tolerations": [{"operator": "Exists"}],
             "terminationGracePeriodSeconds": 5,
             "containers": [self.container("main", script, **(container or {}))],

@@ -43,7 +43,7 @@ def test_environment_has_all_that_a_kubelet_gives_and_nothing_of_the_node(pods: 
 def test_volumes_are_where_the_pod_wants_them_and_nowhere_else(pods: Pods) -> None:
     pods.put("configmaps", "files", data={"a.txt": "A", "b.txt": "B"}, binaryData={"c": _base64(b"\x00\xff")})
     pods.put("secrets", "keys", stringData={"key": "K"})
-    items = [{"key": "a.txt", "path": "deep/a.txt", "mode": 0o400}, {"key": "c", "path": "c"}]
+    items = [{"key": "a.txt", "path": "deep/a.txt", "mode": 0o444}, {"key": "c", "path": "c"}]
     labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
     scratch = {"name": "scratch", "mountPath": "/scratch"}
     prepare = "echo prepared > /scratch/from-init; mkdir /scratch/x; touch /scratch/x/y"
@@ -76,7 +76,7 @@ def test_volumes_are_where_the_pod_wants_them_and_nowhere_else(pods: Pods) -> No
     lines = [" ".join(line.split()) for line in pods.log(name).split("\n")]
     expected = [
         'AKteam="a"',
-        "400",
+        "444",
         "00 ff",
         "read-only",
         "prepared",
@@ -111,17 +111,17 @@ def test_projected_token_is_the_pod_s_own_for_its_audience_and_time(pods: Pods) 
 
 def test_missing_object_of_a_variable_is_waited_for(pods: Pods) -> None:
     secret = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "late-env", "key": "a"}}}
+    other = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "without", "key": "a"}}}
+    pods.put("secrets", "without", stringData={"b": "no"})
     name = pods.create("echo got $A", container={"env": [secret]})
+    without = pods.create(container={"env": [other]})
     settings = pods.create(container={"envFrom": [{"configMapRef": {"name": "never-made"}}]})
     assert pods.waiting(name, "CreateContainerConfigError") == 'secret "late-env" not found'
     assert pods.wait_for_event(name, "Failed", 'Error: secret "late-env" not found')["type"] == "Warning"
     assert pods.waiting(settings, "CreateContainerConfigError") == 'configmap "never-made" not found'
-    pods.put("secrets", "late-env", stringData={"b": "no"})
-    without = f"couldn't find key a in Secret {pods.namespace}/late-env"
-    pods.wait(name, lambda pod: state_of(pod)["waiting"].get("message") == without)
-    change = {"stringData": {"a": "it"}}
-    path = f"/api/v1/namespaces/{pods.namespace}/secrets/late-env"
-    pods.api.request("PATCH", path, change, content_type="application/merge-patch+json")
+    words = f"couldn't find key a in Secret {pods.namespace}/without"
+    assert pods.waiting(without, "CreateContainerConfigError") == words
+    pods.put("secrets", "late-env", stringData={"a": "it"})
     pods.ended(name)
     assert pods.log(name) == "got it\n"
 
@@ -156,9 +156,10 @@ def test_image_that_can_not_be_had_is_told_by_what_is_wrong_with_it(pods: Pods) 
     invalid = pods.create(container={"image": "Bad_Image:::x"})
     never = pods.create(container={"image": "example.com/never:v1", "imagePullPolicy": "Never"})
     message = pods.waiting(unknown, "ErrImagePull")
-    assert message.startswith('failed to pull and unpack image "127.0.0.1:1/nope:v1": failed to resolve reference')
-    message = pods.waiting(unknown, "ImagePullBackOff")
-    assert message.startswith('Back-off pulling image "127.0.0.1:1/nope:v1": ErrImagePull: failed to pull and unpack')
+    failure = 'failed to pull and unpack image "127.0.0.1:1/nope:v1": failed to resolve reference "127.0.0.1:1/nope:v1"'
+    assert message.startswith(f"rpc error: code = NotFound desc = {failure}: 127.0.0.1:1/nope:v1: not found")
+    told = pods.waiting(unknown, "ImagePullBackOff")
+    assert told == f'Back-off pulling image "127.0.0.1:1/nope:v1": ErrImagePull: {message}'
     assert pods.get(unknown)["status"]["phase"] == "Pending"
     for reason, words in (
         ("Pulling", 'Pulling image "127.0.0.1:1/nope:v1"'),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from tests.contract.pods import Pods, end_of, state_of, status_of
+from tests.contract.pods import DEADLINE_S, Pods, end_of, state_of, status_of
+
+from sandbox.waiting import wait_for
 
 
 def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) -> None:
-    script = "echo run >> /v/runs; n=$(wc -l < /v/runs); echo this is $n; [ $n -ge 3 ] || exit 1"
+    script = "echo run >> /v/runs; n=$(wc -l < /v/runs); echo this is $n; [ $n -ge 3 ] || exit 1; sleep 3"
     name = pods.create(
         script,
         container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
@@ -23,11 +25,19 @@ def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) ->
     pods.wait_for_event(name, "BackOff", f"Back-off restarting failed container main in pod {where}")
     pods.waiting(forever, "CrashLoopBackOff")
     assert status_of(pods.get(forever))["lastState"]["terminated"]["exitCode"] == 0
+    pods.wait(name, lambda pod: "running" in state_of(pod) and status_of(pod)["restartCount"] == 2)
+    assert (pods.log(name, previous="true"), pods.log(name)) == ("this is 2\n", "this is 3\n")
     pod = pods.ended(name)
     status = status_of(pod)
     assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 2)
     assert status["lastState"]["terminated"]["exitCode"] == 1
-    assert (pods.log(name, previous="true"), pods.log(name)) == ("this is 2\n", "this is 3\n")
+    # One run that ended is kept of each container.
+    wait_for(
+        lambda: pods.log(name, previous="true").startswith("unable to retrieve container logs for "),
+        DEADLINE_S,
+        "the log of the run before to be gone",
+    )
+    assert pods.log(name) == "this is 3\n"
 
 
 def test_init_container_that_failed_is_run_again_where_the_pod_says_so(pods: Pods) -> None:

@@ -18,7 +18,7 @@ from sandbox.agent.environment import ContainerConfigError
 from sandbox.agent.events import Severity
 from sandbox.agent.images import Image
 from sandbox.agent.launching import build_launch
-from sandbox.agent.probes import ProbeKind, grace_s, kill_message
+from sandbox.agent.probes import ProbeKind, plan_kill
 from sandbox.agent.probing import Prober
 from sandbox.agent.processes import ContainerProcess, Exit, StartError, ViewError, read_exit
 from sandbox.agent.pulling import ImageWaiter
@@ -228,6 +228,8 @@ class ContainerRunner:
         self._process = None
         goes_on = self._unhealthy and self._policy != "Never" and not self._pod.stopping.is_set()
         self._ended_run = self._state if goes_on and isinstance(self._state, Running) else None
+        # A kubelet keeps one run that ended, so the log of the one before goes.
+        self.log_of(previous=True).unlink(missing_ok=True)
         self._show(self._pod.node.orders.end_of(self._end_of(end)))
 
     def _end_unhealthy(self, kind: ProbeKind) -> None:
@@ -236,10 +238,10 @@ class ContainerRunner:
         if process is None or self._pod.stopping.is_set():
             return
         self._unhealthy = True
-        self._tell("Normal", "Killing", kill_message(self.name, kind, restart_policy=self._policy))
+        kill = plan_kill(spec, self._spec, kind, is_last=self._pod.running() == 1)
+        self._tell("Normal", "Killing", kill.message)
         process.terminate()
-        grace = max(SHORTEST_GRACE_S, grace_s(spec, self._spec, kind))
-        asyncio.get_running_loop().call_later(grace, process.kill)
+        asyncio.get_running_loop().call_later(max(SHORTEST_GRACE_S, kill.grace_s), process.kill)
 
     def _end_of(self, end: Exit) -> Terminated:
         folder, sharing = self._run_folder(self._runs - 1), self._pod.container_count

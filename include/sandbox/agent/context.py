@@ -46,6 +46,7 @@ class PodContext:
 
     :param document: the pod as it was when it came; its spec can not change in what concerns containers.
     :param changed: to be called whenever a container's state changed.
+    :param running: tells how many of its containers run.
     :param stopping: set when no container may start any more.
     """
 
@@ -54,6 +55,7 @@ class PodContext:
     folder: Path
     objects: ObjectReader
     changed: Callable[[], None]
+    running: Callable[[], int]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     namespaces: PodNamespaces | None = None
 

@@ -109,7 +109,10 @@ class ImageStore:
         """
         repository, digest = parse_reference(reference)
         quoted = f'"{reference}"'
-        failure = f"failed to pull and unpack image {quoted}: failed to resolve reference {quoted}: {reference}"
+        failure = (
+            f"rpc error: code = NotFound desc = failed to pull and unpack image {quoted}: "
+            f"failed to resolve reference {quoted}: {reference}"
+        )
         try:
             image = self.image(repository)
         except (ImageUnknownError, ImagesFileError) as error:

@@ -18,7 +18,7 @@ from sandbox.agent.pod_volumes import PodVolumes
 from sandbox.agent.states import Phase, PodView, settle, succeeded
 from sandbox.agent.status import build_rejection, build_status, parse_time
 from sandbox.agent.status_writer import StatusWriter
-from sandbox.agent.stopping import Stop, find_stop, granted_s, is_deleted, seconds_to_deadline
+from sandbox.agent.stopping import Stop, find_stop, is_deleted, seconds_to_deadline
 from sandbox.agent.volumes import VolumeUnsupportedError
 
 Document = Mapping[str, Any]
@@ -60,6 +60,7 @@ class PodWorker:
             folder=self.folder,
             objects=ObjectReader(node.client, document),
             changed=self._writer.mark,
+            running=lambda: sum(runner.running for runner in self._runners),
         )
         spec = document["spec"]
         self._inits = [ContainerRunner(self._pod, one, init=True) for one in spec.get("initContainers") or ()]
@@ -193,7 +194,11 @@ class PodWorker:
         )
 
     async def _stop(self, containers: asyncio.Task[None], stop: Stop) -> None:
-        """End all containers: SIGTERM, and what still runs after the grace period is killed."""
+        """End all containers: SIGTERM, and what still runs after the grace period is killed.
+
+        A later deletion that grants less changes nothing, as with a kubelet: it waits for the end that it asked for.
+        https://github.com/kubernetes/kubernetes/issues/113606
+        """
         if stop.failure:
             self._failure = stop.failure
             self._pod.tell("Normal", stop.failure[0], stop.failure[1])
@@ -201,7 +206,6 @@ class PodWorker:
         for runner in self._runners:
             runner.terminate()
         kill_at = time.monotonic() + stop.grace_s
-        deleting = is_deleted(self._document)
         while not containers.done():
             left = kill_at - time.monotonic()
             if left <= 0:
@@ -209,9 +213,6 @@ class PodWorker:
                     runner.kill()
                 left = KILL_REPEAT_S
             await self._wait(containers, left)
-            # A second deletion may grant less; one that comes after a deadline too.
-            if self._gone or (deleting := deleting or is_deleted(self._document)):
-                kill_at = min(kill_at, time.monotonic() + granted_s(self._document))
         self._settled = settle(self._view())
 
     async def _leave(self) -> None:

@@ -86,13 +86,24 @@ class RunHealth:
         return self.tallies[kind].verdict is None if kind is ProbeKind.STARTUP else self.started
 
 
-def kill_message(container: str, kind: ProbeKind, *, restart_policy: str) -> str:
-    """Return the kubelet's words for a container that is killed since a probe failed."""
-    again = "" if restart_policy == "Never" else ", will be restarted"
-    return f"Container {container} failed {kind.lower()} probe{again}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """How a container that failed a probe is ended: the kubelet's words, and how long it may take."""
+
+    message: str
+    grace_s: float
 
 
-def grace_s(pod_spec: Document, container: Document, kind: ProbeKind) -> float:
-    """Return how long a container that failed a probe may take to end."""
+def plan_kill(pod_spec: Document, container: Document, kind: ProbeKind, *, is_last: bool) -> Kill:
+    """Return how a container is ended since a probe of it failed.
+
+    :param is_last: no other container of its pod runs. One that is not to be restarted then ends as its pod does.
+    """
+    restarts = pod_spec.get("restartPolicy") != "Never"
+    grace = float(pod_spec.get("terminationGracePeriodSeconds", 30))
+    if is_last and not restarts:
+        return Kill(message=f"Stopping container {container['name']}", grace_s=grace)
+    again = ", will be restarted" if restarts else ""
     own = container[kind.key].get("terminationGracePeriodSeconds")
-    return float(pod_spec.get("terminationGracePeriodSeconds", 30) if own is None else own)
+    message = f"Container {container['name']} failed {kind.lower()} probe{again}"
+    return Kill(message=message, grace_s=grace if own is None else float(own))

@@ -84,6 +84,8 @@ class LogServer:
         if refusal := find_log_refusal(runner.view, name, previous=options.previous):
             return web.Response(status=400, text=refusal)
         path, number = runner.log_of(previous=options.previous), runner.view.restart_count
+        if options.previous and runner.view.last and not path.exists():
+            return web.Response(text=f"unable to retrieve container logs for {runner.view.last.container_id}")
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         try:

@@ -39,7 +39,7 @@ def find_stop(pod: Document, *, gone: bool, order: PodEnd | None, started_ns: in
     :param order: the node was ordered to end it.
     """
     if gone or is_deleted(pod):
-        return Stop(grace_s=granted_s(pod))
+        return Stop(grace_s=_granted_s(pod))
     if order is not None:
         return Stop(grace_s=max(SHORTEST_GRACE_S, order.grace_s), failure=(order.reason, order.message))
     left = seconds_to_deadline(pod, started_ns=started_ns, now_ns=now_ns)
@@ -53,8 +53,7 @@ def is_deleted(pod: Document) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def granted_s(pod: Document) -> float:
-    """Return how long the containers of a pod that is deleted may take."""
+def _granted_s(pod: Document) -> float:
     granted = pod["metadata"].get("deletionGracePeriodSeconds")
     return _own_grace_s(pod) if granted is None else max(SHORTEST_GRACE_S, float(granted))
 
