@@ -28,8 +28,9 @@ format: .venv/.installed ## format and sort imports
 demo: .venv/.installed ## everything on this machine, one training; stays up until Ctrl-C. ONCE=1 ends it; MODEL=, STATE=
 	@$(BIN)/python -m stack.demo $(if $(ONCE),--once) $(if $(MODEL),--model $(MODEL)) $(if $(STATE),--state $(STATE))
 
-sandbox-up: .venv/.installed ## a Kubernetes cluster on this machine; NODES=, GPUS= (a node), KIND=, STATE= (its folder)
-	@$(BIN)/python -m sandbox up $(if $(NODES),--nodes $(NODES)) $(if $(GPUS),--gpus $(GPUS)) $(if $(KIND),--kind $(KIND)) $(if $(STATE),--state $(STATE))
+sandbox-up: .venv/.installed ## a Kubernetes cluster on this machine; NODES=, GPUS= (a node), KIND=, KWOK= (nodes of that kind), KUEUE=1, STATE= (its folder)
+	@$(BIN)/python -m sandbox up $(if $(NODES),--nodes $(NODES)) $(if $(GPUS),--gpus $(GPUS)) $(if $(KIND),--kind $(KIND)) $(if $(STATE),--state $(STATE)) \
+		$(if $(KWOK),--kwok-nodes $(KWOK)) $(if $(KUEUE),--kueue)
 
 sandbox-down: .venv/.installed ## end the cluster and remove all of it; STATE=
 	@$(BIN)/python -m sandbox down $(if $(STATE),--state $(STATE))

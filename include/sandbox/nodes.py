@@ -55,7 +55,8 @@ class NodeRequest:
         if isinstance(self.gpus, bool) or not isinstance(self.gpus, int) or self.gpus < 0:
             raise SandboxError(f"gpus of node {self.name} is {self.gpus!r}: give a whole number from 0 up")
         if self.kind not in KINDS:
-            raise SandboxError(f"kind of node {self.name} is {self.kind!r}: known are {', '.join(KINDS)}")
+            known = f"known are {', '.join(KINDS)}; those of kind kwok come by sandbox.kwok.add_nodes or --kwok-nodes"
+            raise SandboxError(f"kind of node {self.name} is {self.kind!r}: {known}")
         if self.kubelet and self.kind != "containerd":
             raise SandboxError(f"kubelet of node {self.name} is given, which is of kind {self.kind} and has none")
 
