@@ -6,7 +6,98 @@ import base64
 import json
 from pathlib import Path
 
+import pytest
 from tests.contract.pods import Document, Pods, conditions_of, state_of
+
+from sandbox.api import ApiError
+
+_MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+_UNKNOWN = "127.0.0.1:1/nope:v1"
+
+
+def env_of(source: str, name: str, key: str = "a") -> Document:
+    return {"env": [{"name": "A", "valueFrom": {source: {"name": name, "key": key}}}]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(pods: Pods) -> dict[str, str]:
+    """Give the names of pods that something is missing for; they wait while the other tests run."""
+    pods.put("secrets", "without", stringData={"b": "no"})
+    volumes = {
+        kind: [{"name": "v", kind: source}]
+        for kind, source in (("secret", {"secretName": "late-volume"}), ("configMap", {"name": "never-made"}))
+    }
+    return {
+        "late variable": pods.create("echo got $A", container=env_of("secretKeyRef", "late-env")),
+        "no such key": pods.create(container=env_of("secretKeyRef", "without")),
+        "no such settings": pods.create(container={"envFrom": [{"configMapRef": {"name": "never-made"}}]}),
+        "late volume": pods.create("cat /v/a", container=_MOUNT, volumes=volumes["secret"]),
+        "no such volume": pods.create(container=_MOUNT, volumes=volumes["configMap"]),
+        "unknown image": pods.create(container={"image": _UNKNOWN}),
+        "invalid image": pods.create(container={"image": "Bad_Image:::x"}),
+        "never pulled": pods.create(container={"image": "example.com/never:v1", "imagePullPolicy": "Never"}),
+    }
+
+
+def test_image_that_is_pulled_and_not_there_is_told_as_it_comes(waiting: dict[str, str], pods: Pods) -> None:
+    unknown = waiting["unknown image"]
+    message = pods.waiting(unknown, "ErrImagePull")
+    failure = f'failed to pull and unpack image "{_UNKNOWN}": failed to resolve reference "{_UNKNOWN}"'
+    assert message.startswith(f"rpc error: code = NotFound desc = {failure}: {_UNKNOWN}: not found")
+    with pytest.raises(ApiError, match="is waiting to start: image can't be pulled"):
+        pods.log(unknown)
+    told = pods.waiting(unknown, "ImagePullBackOff")
+    assert told == f'Back-off pulling image "{_UNKNOWN}": ErrImagePull: {message}'
+    with pytest.raises(ApiError, match="is waiting to start: trying and failing to pull image"):
+        pods.log(unknown)
+    assert pods.get(unknown)["status"]["phase"] == "Pending"
+    for reason, words in (
+        ("Pulling", f'Pulling image "{_UNKNOWN}"'),
+        ("Failed", f'Failed to pull image "{_UNKNOWN}": '),
+        ("Failed", "Error: ErrImagePull"),
+        ("BackOff", f'Back-off pulling image "{_UNKNOWN}"'),
+        ("Failed", "Error: ImagePullBackOff"),
+    ):
+        pods.wait_for_event(unknown, reason, words)
+    pods.delete(unknown)
+    pods.gone(unknown)
+
+
+def test_image_that_can_not_be_asked_for_is_told_by_what_is_wrong_with_it(waiting: dict[str, str], pods: Pods) -> None:
+    invalid, never = waiting["invalid image"], waiting["never pulled"]
+    message = pods.waiting(invalid, "InvalidImageName")
+    assert message.startswith('Failed to apply default image tag "Bad_Image:::x": couldn\'t parse image name')
+    pods.wait_for_event(invalid, "InspectFailed", message)
+    pods.wait_for_event(invalid, "Failed", "Error: InvalidImageName")
+    words = 'Container image "example.com/never:v1" is not present with pull policy of Never'
+    assert pods.waiting(never, "ErrImageNeverPull") == words
+    pods.wait_for_event(never, "ErrImageNeverPull", words)
+    pods.wait_for_event(never, "Failed", "Error: ErrImageNeverPull")
+
+
+def test_missing_object_is_told_of_a_variable_and_of_a_volume(waiting: dict[str, str], pods: Pods) -> None:
+    late, settings = waiting["late variable"], waiting["no such settings"]
+    assert pods.waiting(late, "CreateContainerConfigError") == 'secret "late-env" not found'
+    assert pods.wait_for_event(late, "Failed", 'Error: secret "late-env" not found')["type"] == "Warning"
+    assert pods.waiting(settings, "CreateContainerConfigError") == 'configmap "never-made" not found'
+    words = f"couldn't find key a in Secret {pods.namespace}/without"
+    assert pods.waiting(waiting["no such key"], "CreateContainerConfigError") == words
+    failed = 'MountVolume.SetUp failed for volume "v" : '
+    pods.wait_for_event(waiting["late volume"], "FailedMount", f'{failed}secret "late-volume" not found')
+    pods.wait_for_event(waiting["no such volume"], "FailedMount", f'{failed}configmap "never-made" not found')
+    pod = pods.get(waiting["late volume"])
+    assert pod["status"]["phase"] == "Pending"
+    assert state_of(pod) == {"waiting": {"reason": "ContainerCreating"}}
+    assert conditions_of(pod) == [
+        ("PodReadyToStartContainers", "False", "PodSandboxNotReady"),
+        ("Initialized", "True", ""),
+        ("Ready", "False", "ContainersNotReady"),
+        ("ContainersReady", "False", "ContainersNotReady"),
+        ("PodScheduled", "True", ""),
+    ]
+    # Here they are; the last test sees what came of it.
+    pods.put("secrets", "late-env", stringData={"a": "it"})
+    pods.put("secrets", "late-volume", stringData={"a": "it"})
 
 
 def test_environment_has_all_that_a_kubelet_gives_and_nothing_of_the_node(pods: Pods) -> None:
@@ -109,76 +200,10 @@ def test_projected_token_is_the_pod_s_own_for_its_audience_and_time(pods: Pods) 
     assert claims["kubernetes.io"]["pod"] == {key: pod["metadata"][key] for key in ("name", "uid")}
 
 
-def test_missing_object_of_a_variable_is_waited_for(pods: Pods) -> None:
-    secret = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "late-env", "key": "a"}}}
-    other = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "without", "key": "a"}}}
-    pods.put("secrets", "without", stringData={"b": "no"})
-    name = pods.create("echo got $A", container={"env": [secret]})
-    without = pods.create(container={"env": [other]})
-    settings = pods.create(container={"envFrom": [{"configMapRef": {"name": "never-made"}}]})
-    assert pods.waiting(name, "CreateContainerConfigError") == 'secret "late-env" not found'
-    assert pods.wait_for_event(name, "Failed", 'Error: secret "late-env" not found')["type"] == "Warning"
-    assert pods.waiting(settings, "CreateContainerConfigError") == 'configmap "never-made" not found'
-    words = f"couldn't find key a in Secret {pods.namespace}/without"
-    assert pods.waiting(without, "CreateContainerConfigError") == words
-    pods.put("secrets", "late-env", stringData={"a": "it"})
-    pods.ended(name)
-    assert pods.log(name) == "got it\n"
-
-
-def test_missing_object_of_a_volume_is_waited_for(pods: Pods) -> None:
-    def showing(**source: Document) -> dict[str, object]:
-        mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-        return {"container": mount, "volumes": [{"name": "v", **source}]}
-
-    name = pods.create("cat /v/a", **showing(secret={"secretName": "late-volume"}))  # type: ignore[arg-type]
-    settings = pods.create(**showing(configMap={"name": "never-made"}))  # type: ignore[arg-type]
-    failed = 'MountVolume.SetUp failed for volume "v" : '
-    pods.wait_for_event(name, "FailedMount", f'{failed}secret "late-volume" not found')
-    pods.wait_for_event(settings, "FailedMount", f'{failed}configmap "never-made" not found')
-    pod = pods.get(name)
-    assert pod["status"]["phase"] == "Pending"
-    assert state_of(pod) == {"waiting": {"reason": "ContainerCreating"}}
-    assert conditions_of(pod) == [
-        ("PodReadyToStartContainers", "False", "PodSandboxNotReady"),
-        ("Initialized", "True", ""),
-        ("Ready", "False", "ContainersNotReady"),
-        ("ContainersReady", "False", "ContainersNotReady"),
-        ("PodScheduled", "True", ""),
-    ]
-    pods.put("secrets", "late-volume", stringData={"a": "it"})
-    pods.ended(name)
-    assert pods.log(name) == "it"
-
-
-def test_image_that_can_not_be_had_is_told_by_what_is_wrong_with_it(pods: Pods) -> None:
-    unknown = pods.create(container={"image": "127.0.0.1:1/nope:v1"})
-    invalid = pods.create(container={"image": "Bad_Image:::x"})
-    never = pods.create(container={"image": "example.com/never:v1", "imagePullPolicy": "Never"})
-    message = pods.waiting(unknown, "ErrImagePull")
-    failure = 'failed to pull and unpack image "127.0.0.1:1/nope:v1": failed to resolve reference "127.0.0.1:1/nope:v1"'
-    assert message.startswith(f"rpc error: code = NotFound desc = {failure}: 127.0.0.1:1/nope:v1: not found")
-    told = pods.waiting(unknown, "ImagePullBackOff")
-    assert told == f'Back-off pulling image "127.0.0.1:1/nope:v1": ErrImagePull: {message}'
-    assert pods.get(unknown)["status"]["phase"] == "Pending"
-    for reason, words in (
-        ("Pulling", 'Pulling image "127.0.0.1:1/nope:v1"'),
-        ("Failed", 'Failed to pull image "127.0.0.1:1/nope:v1": '),
-        ("Failed", "Error: ErrImagePull"),
-        ("BackOff", 'Back-off pulling image "127.0.0.1:1/nope:v1"'),
-        ("Failed", "Error: ImagePullBackOff"),
-    ):
-        pods.wait_for_event(unknown, reason, words)
-    message = pods.waiting(invalid, "InvalidImageName")
-    assert message.startswith('Failed to apply default image tag "Bad_Image:::x": couldn\'t parse image name')
-    pods.wait_for_event(invalid, "InspectFailed", message)
-    pods.wait_for_event(invalid, "Failed", "Error: InvalidImageName")
-    words = 'Container image "example.com/never:v1" is not present with pull policy of Never'
-    assert pods.waiting(never, "ErrImageNeverPull") == words
-    pods.wait_for_event(never, "ErrImageNeverPull", words)
-    pods.wait_for_event(never, "Failed", "Error: ErrImageNeverPull")
-    pods.delete(unknown)
-    pods.gone(unknown)
+def test_object_that_came_late_is_used(waiting: dict[str, str], pods: Pods) -> None:
+    for case, text in (("late variable", "got it\n"), ("late volume", "it")):
+        pods.ended(waiting[case])
+        assert pods.log(waiting[case]) == text
 
 
 def _base64(data: bytes) -> str:

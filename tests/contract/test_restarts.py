@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.contract.pods import DEADLINE_S, Pods, end_of, state_of, status_of
 
 from sandbox.waiting import wait_for
+
+_MOUNT = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(pods: Pods) -> str:
+    """Give a pod whose init container fails once."""
+    return pods.create(
+        "exit 0",
+        initContainers=[pods.container("prepare", "[ -e /v/done ] || { touch /v/done; exit 1; }", **_MOUNT)],
+        volumes=[{"name": "v", "emptyDir": {}}],
+        restartPolicy="OnFailure",
+    )
 
 
 def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) -> None:
     script = "echo run >> /v/runs; n=$(wc -l < /v/runs); echo this is $n; [ $n -ge 3 ] || exit 1; sleep 3"
     name = pods.create(
         script,
-        container={"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
+        container=_MOUNT,
         volumes=[{"name": "v", "emptyDir": {}}],
         restartPolicy="OnFailure",
     )
@@ -40,15 +54,8 @@ def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) ->
     assert pods.log(name) == "this is 3\n"
 
 
-def test_init_container_that_failed_is_run_again_where_the_pod_says_so(pods: Pods) -> None:
-    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
-    name = pods.create(
-        "exit 0",
-        initContainers=[pods.container("prepare", "[ -e /v/done ] || { touch /v/done; exit 1; }", **mount)],
-        volumes=[{"name": "v", "emptyDir": {}}],
-        restartPolicy="OnFailure",
-    )
-    pod = pods.ended(name)
+def test_init_container_that_failed_is_run_again_where_the_pod_says_so(prepared: str, pods: Pods) -> None:
+    pod = pods.ended(prepared)
     assert pod["status"]["phase"] == "Succeeded"
     assert status_of(pod, "prepare")["restartCount"] == 1
     assert end_of(pod, "prepare")["exitCode"] == 0
