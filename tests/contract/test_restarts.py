@@ -39,8 +39,8 @@ def test_failed_container_restarts_at_once_then_after_ten_seconds(pods: Pods) ->
     pods.wait_for_event(name, "BackOff", f"Back-off restarting failed container main in pod {where}")
     pods.waiting(forever, "CrashLoopBackOff")
     assert status_of(pods.get(forever))["lastState"]["terminated"]["exitCode"] == 0
-    pods.wait(name, lambda pod: "running" in state_of(pod) and status_of(pod)["restartCount"] == 2)
-    assert (pods.log(name, previous="true"), pods.log(name)) == ("this is 2\n", "this is 3\n")
+    pods.wait_for_log(name, "this is 3\n")
+    assert pods.log(name, previous="true") == "this is 2\n"
     pod = pods.ended(name)
     status = status_of(pod)
     assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 2)
