@@ -1,8 +1,9 @@
 """Thousands of nodes and pods in one sandbox: how long they take and what they cost.
 
-`python -m bench.scale [--nodes 1000 5000] [--pods 5000] [--jobs 10] [--run 120]`: for each number of nodes a sandbox of
+`python -m bench.scale [--nodes 1000 5000] [--pods 5000] [--jobs 10] [--run 300]`: for each number of nodes a sandbox of
 its own, nodes of kind kwok, then Jobs whose pods run for so many seconds each. Told are the seconds until all nodes
-take pods, until all pods run, until all Jobs are complete, and the memory of each program when it was highest.
+take pods, until all pods run, until all Jobs are complete, the processor time of all programs till then, which says
+more than seconds where a machine has other work, too, and the memory of each program when it was highest.
 """
 
 from __future__ import annotations
@@ -38,20 +39,30 @@ def job_document(number: int, pods: int, run_s: float) -> dict[str, Any]:
     return {"metadata": {"name": f"bench-{number}"}, "spec": spec}
 
 
-class Peak:
-    """The highest memory of each of a sandbox's programs, in MiB."""
+def processor_seconds(pid: int) -> float:
+    """Give what a process has used, https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Cost:
+    """The highest memory of each of a sandbox's programs, in MiB, and their processor time."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self.mib: dict[str, int] = defaultdict(int)
+        self._mib: dict[str, int] = defaultdict(int)
+        self._seconds: dict[str, float] = {}
 
     def look(self) -> None:
         for name, status in self._sandbox.supervisor.status().items():
             if status.alive:
-                self.mib[name] = max(self.mib[name], memory_bytes(status.pid) // MEBIBYTE)
+                self._mib[name] = max(self._mib[name], memory_bytes(status.pid) // MEBIBYTE)
+                self._seconds[name] = processor_seconds(status.pid)
 
     def describe(self) -> str:
-        return f"{sum(self.mib.values())} MiB: " + ", ".join(f"{name} {mib}" for name, mib in self.mib.items())
+        self.look()
+        used = f"{sum(self._seconds.values()):.0f} processor seconds, at most {sum(self._mib.values())} MiB"
+        return f"{used}: " + ", ".join(f"{name} {mib}" for name, mib in self._mib.items())
 
 
 def count(sandbox: Sandbox) -> tuple[int, int, int]:
@@ -61,11 +72,11 @@ def count(sandbox: Sandbox) -> tuple[int, int, int]:
     return sum(job.get("ready", 0) for job in jobs), sum(job.get("succeeded", 0) for job in jobs), len(complete)
 
 
-def until(peak: Peak, condition: Callable[[], bool]) -> float:
+def until(cost: Cost, condition: Callable[[], bool]) -> float:
     """Give the seconds until a condition holds."""
     started = time.monotonic()
     while not condition():
-        peak.look()
+        cost.look()
         if time.monotonic() - started > DEADLINE_S:
             raise TimeoutError(f"no end after {DEADLINE_S:.0f} s")
         time.sleep(LOOK_S)
@@ -75,12 +86,11 @@ def until(peak: Peak, condition: Callable[[], bool]) -> float:
 def measure(folder: Path, nodes: int, pods: int, jobs: int, run_s: float) -> None:
     sandbox = Sandbox.up(folder, nodes=(), owner_pid=os.getpid())
     try:
-        peak = Peak(sandbox)
+        cost = Cost(sandbox)
         kwok.add_nodes(sandbox, 1, name="warm")
         started = time.monotonic()
         kwok.add_nodes(sandbox, nodes)
-        peak.look()
-        print(f"{nodes} nodes: all take pods after {time.monotonic() - started:.0f} s; {peak.describe()}", flush=True)
+        print(f"{nodes} nodes: all take pods after {time.monotonic() - started:.0f} s; {cost.describe()}", flush=True)
         documents = [job_document(number, pods // jobs, run_s) for number in range(jobs)]
         send_all(sandbox.api, [Request(method="POST", target=JOBS, body=document) for document in documents])
         most = 0
@@ -91,11 +101,12 @@ def measure(folder: Path, nodes: int, pods: int, jobs: int, run_s: float) -> Non
             most = max(most, running)
             return running + succeeded >= pods // jobs * jobs
 
-        seconds = until(peak, all_run)
-        print(f"{nodes} nodes, {pods} pods: {most} run at once after {seconds:.0f} s", flush=True)
-        seconds += until(peak, lambda: count(sandbox)[2] == jobs)
+        seconds = until(cost, all_run)
+        told = f"all have started after {seconds:.0f} s, {most} run at once"
+        print(f"{nodes} nodes, {pods} pods: {told}; {cost.describe()}", flush=True)
+        seconds += until(cost, lambda: count(sandbox)[2] == jobs)
         told = f"all {jobs} Jobs complete after {seconds:.0f} s, each pod having run {run_s:g} s"
-        print(f"{nodes} nodes, {pods} pods: {told}; at most {peak.describe()}", flush=True)
+        print(f"{nodes} nodes, {pods} pods: {told}; {cost.describe()}", flush=True)
     finally:
         sandbox.down()
 
@@ -105,7 +116,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, nargs="+", default=[1000, 5000], metavar="N")
     parser.add_argument("--pods", type=int, default=5000, metavar="N", help="in all (%(default)s)")
     parser.add_argument("--jobs", type=int, default=10, metavar="N", help="that they belong to (%(default)s)")
-    parser.add_argument("--run", type=float, default=120.0, metavar="S", help="seconds that a pod runs (%(default)s)")
+    parser.add_argument("--run", type=float, default=300.0, metavar="S", help="seconds that a pod runs (%(default)s)")
     arguments = parser.parse_args()
     for nodes in arguments.nodes:
         with tempfile.TemporaryDirectory() as folder:
