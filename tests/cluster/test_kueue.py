@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.cluster.pod_documents import SECURITY
 
 from sandbox import kueue, kwok
 from sandbox.cluster import Sandbox
@@ -19,12 +20,6 @@ from sandbox.waiting import wait_for
 pytestmark = pytest.mark.cluster
 
 DEADLINE_S = 60
-SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 @pytest.fixture(scope="module")
