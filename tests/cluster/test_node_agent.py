@@ -79,6 +79,14 @@ def test_volume_that_this_node_never_has_is_refused_in_words(pods: Pods, volume:
     assert words in pods.waiting(name, "CreateContainerConfigError")
 
 
+def test_container_that_waits_for_its_restart_says_so(pods: Pods) -> None:
+    name = pods.create("exit 1", restartPolicy="OnFailure")
+    message = pods.waiting(name, "CrashLoopBackOff")
+    where = f"{name}_{pods.namespace}({pods.get(name)['metadata']['uid']})"
+    assert message == f"back-off 10s restarting failed container=main pod={where}"
+    pods.delete(name)
+
+
 def test_end_that_came_while_the_api_server_was_away_is_told_when_it_is_back(pods: Pods) -> None:
     name = pods.create("sleep 1.5; printf late > /dev/termination-log; exit 4")
     pods.running(name)

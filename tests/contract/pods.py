@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 from sandbox.cluster import Sandbox
 from sandbox.faults.nodes import drop_gpus, restore_gpus
 from sandbox.nodes import NodeRequest
-from sandbox.waiting import wait_for
+from sandbox.waiting import DeadlineError, wait_for
 
 Document = dict[str, Any]
 DEADLINE_S = 60.0
@@ -155,7 +156,11 @@ class Pods:
             pod = self.get(name)
             return pod if condition(pod) else None
 
-        return wait_for(asked, deadline_s, f"pod {name}") or {}
+        try:
+            return wait_for(asked, deadline_s, f"pod {name}") or {}
+        except DeadlineError as error:
+            told = [f"{one['firstTimestamp']} {one['reason']}: {one['message']}" for one in self.events(name)]
+            raise AssertionError("\n".join([str(error), json.dumps(self.get(name)["status"]), *told])) from error
 
     def ended(self, name: str, deadline_s: float = DEADLINE_S) -> Document:
         """Return the pod once its phase is final."""
