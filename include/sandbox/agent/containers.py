@@ -84,7 +84,8 @@ class ContainerRunner:
     def _told_state(self) -> State:
         # Between a run that a probe ended and the next one a kubelet tells nothing; under restartPolicy OnFailure the
         # API server would not take back an end with exit code 0.
-        state = self._ended_run if self._ended_run and isinstance(self._state, Terminated) else self._state
+        goes_on = isinstance(self._state, Terminated) and not self._pod.stopping.is_set()
+        state = self._ended_run if self._ended_run and goes_on else self._state
         if not isinstance(state, Running):
             return state
         health = self._prober.health
