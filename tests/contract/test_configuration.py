@@ -39,6 +39,31 @@ def waiting(pods: Pods) -> dict[str, str]:
     }
 
 
+def test_missing_object_is_told_of_a_variable_and_of_a_volume(waiting: dict[str, str], pods: Pods) -> None:
+    late, settings = waiting["late variable"], waiting["no such settings"]
+    assert pods.waiting(late, "CreateContainerConfigError") == 'secret "late-env" not found'
+    assert pods.wait_for_event(late, "Failed", 'Error: secret "late-env" not found')["type"] == "Warning"
+    assert pods.waiting(settings, "CreateContainerConfigError") == 'configmap "never-made" not found'
+    words = f"couldn't find key a in Secret {pods.namespace}/without"
+    assert pods.waiting(waiting["no such key"], "CreateContainerConfigError") == words
+    failed = 'MountVolume.SetUp failed for volume "v" : '
+    pods.wait_for_event(waiting["late volume"], "FailedMount", f'{failed}secret "late-volume" not found')
+    pods.wait_for_event(waiting["no such volume"], "FailedMount", f'{failed}configmap "never-made" not found')
+    pod = pods.get(waiting["late volume"])
+    assert pod["status"]["phase"] == "Pending"
+    assert state_of(pod) == {"waiting": {"reason": "ContainerCreating"}}
+    assert conditions_of(pod) == [
+        ("PodReadyToStartContainers", "False", "PodSandboxNotReady"),
+        ("Initialized", "True", ""),
+        ("Ready", "False", "ContainersNotReady"),
+        ("ContainersReady", "False", "ContainersNotReady"),
+        ("PodScheduled", "True", ""),
+    ]
+    # Here they are; the last test sees what came of it.
+    pods.put("secrets", "late-env", stringData={"a": "it"})
+    pods.put("secrets", "late-volume", stringData={"a": "it"})
+
+
 def test_image_that_is_pulled_and_not_there_is_told_as_it_comes(waiting: dict[str, str], pods: Pods) -> None:
     unknown = waiting["unknown image"]
     message = pods.waiting(unknown, "ErrImagePull")
@@ -73,31 +98,6 @@ def test_image_that_can_not_be_asked_for_is_told_by_what_is_wrong_with_it(waitin
     assert pods.waiting(never, "ErrImageNeverPull") == words
     pods.wait_for_event(never, "ErrImageNeverPull", words)
     pods.wait_for_event(never, "Failed", "Error: ErrImageNeverPull")
-
-
-def test_missing_object_is_told_of_a_variable_and_of_a_volume(waiting: dict[str, str], pods: Pods) -> None:
-    late, settings = waiting["late variable"], waiting["no such settings"]
-    assert pods.waiting(late, "CreateContainerConfigError") == 'secret "late-env" not found'
-    assert pods.wait_for_event(late, "Failed", 'Error: secret "late-env" not found')["type"] == "Warning"
-    assert pods.waiting(settings, "CreateContainerConfigError") == 'configmap "never-made" not found'
-    words = f"couldn't find key a in Secret {pods.namespace}/without"
-    assert pods.waiting(waiting["no such key"], "CreateContainerConfigError") == words
-    failed = 'MountVolume.SetUp failed for volume "v" : '
-    pods.wait_for_event(waiting["late volume"], "FailedMount", f'{failed}secret "late-volume" not found')
-    pods.wait_for_event(waiting["no such volume"], "FailedMount", f'{failed}configmap "never-made" not found')
-    pod = pods.get(waiting["late volume"])
-    assert pod["status"]["phase"] == "Pending"
-    assert state_of(pod) == {"waiting": {"reason": "ContainerCreating"}}
-    assert conditions_of(pod) == [
-        ("PodReadyToStartContainers", "False", "PodSandboxNotReady"),
-        ("Initialized", "True", ""),
-        ("Ready", "False", "ContainersNotReady"),
-        ("ContainersReady", "False", "ContainersNotReady"),
-        ("PodScheduled", "True", ""),
-    ]
-    # Here they are; the last test sees what came of it.
-    pods.put("secrets", "late-env", stringData={"a": "it"})
-    pods.put("secrets", "late-volume", stringData={"a": "it"})
 
 
 def test_environment_has_all_that_a_kubelet_gives_and_nothing_of_the_node(pods: Pods) -> None:
