@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import hashlib
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from sandbox.errors import SandboxError
 from sandbox.processes import Process, kill_all, read_process
+from sandbox.waiting import wait_for
 
 MOUNT = Path("/sys/fs/cgroup")
 UNIFIED = "unified"
@@ -81,14 +84,26 @@ def unshare(flags: int) -> None:
 def remove_group(name: str, mount: Path = MOUNT) -> None:
     """End all processes of a node's group and remove it from all hierarchies; what there is none of is no harm.
 
-    :raises ProcessError: some process outlives its SIGKILL.
+    :raises SandboxError: some process outlives its SIGKILL, or a group stays busy.
     """
     tops = [top for root in _hierarchies(mount) if (top := root / name).is_dir()]
     kill_all(lambda: [process for top in tops for process in _members(top)], deadline_s=END_DEADLINE_S)
     for top in tops:
         for folder, _, _ in os.walk(top, topdown=False):
-            with contextlib.suppress(FileNotFoundError):
-                os.rmdir(folder)
+            wait_for(partial(_remove, folder), END_DEADLINE_S, f"the control group {folder} to let its processes go")
+
+
+def _remove(folder: str) -> bool:
+    """Remove a group; False while the kernel still counts a process in it that has ended."""
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        return False
+    return True
 
 
 def _hierarchies(mount: Path) -> list[Path]:
