@@ -44,6 +44,15 @@ KUEUE = Source(
 KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PORTS = ("webhook", "visibility", "health", "metrics")
 READY_DEADLINE_S = 180.0
+STARTING = (
+    0,
+    # Its API server takes everybody for a stranger until it has read who may ask for others.
+    http.client.FORBIDDEN,
+    http.client.NOT_FOUND,
+    http.client.INTERNAL_SERVER_ERROR,
+    http.client.SERVICE_UNAVAILABLE,
+)
+"""Answers while the controller comes up."""
 GRACE_S = 5.0
 
 
@@ -147,12 +156,7 @@ def _is_ready(sandbox: Sandbox) -> bool:
         ):
             sandbox.api.request("POST" if query else "GET", path, flavor if query else None, query=query)
     except ApiError as error:
-        if error.status in (
-            0,
-            http.client.INTERNAL_SERVER_ERROR,
-            http.client.SERVICE_UNAVAILABLE,
-            http.client.NOT_FOUND,
-        ):
+        if error.status in STARTING:
             return False
         raise SandboxError(f"Kueue does not take queues: {error}") from error
     return True

@@ -55,7 +55,8 @@ def kinds(files: Path, address: Address) -> Iterator[Document]:
 
     :param files: where :data:`CRDS` is.
     """
-    converted = {_read(patch)["metadata"]["name"] for patch in (files / CRDS / "patches").glob("webhook_in_*.yaml")}
+    listed = [files / CRDS / patch["path"] for patch in _read(files / CRDS / "kustomization.yaml")["patches"]]
+    converted = {_read(patch)["metadata"]["name"] for patch in listed if patch.name.startswith("webhook_in_")}
     for file in sorted((files / CRDS / "bases").glob("*.yaml")):
         document = _read(file)
         if document["metadata"]["name"] in converted:

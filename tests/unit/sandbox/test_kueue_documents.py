@@ -65,7 +65,8 @@ def test_a_queue_that_kueue_would_not_take_is_refused(fields: dict[str, Any], co
 def test_kinds_of_two_forms_are_converted_by_the_controller(tmp_path: Path, address: Address) -> None:
     for name in ("jobs", "others"):
         write(tmp_path / CRDS / "bases" / f"{name}.yaml", {"metadata": {"name": name}, "spec": {"scope": "Cluster"}})
-    write(tmp_path / CRDS / "patches" / "webhook_in_jobs.yaml", {"metadata": {"name": "jobs"}})
+        write(tmp_path / CRDS / "patches" / f"webhook_in_{name}.yaml", {"metadata": {"name": name}})
+    write(tmp_path / CRDS / "kustomization.yaml", {"patches": [{"path": "patches/webhook_in_jobs.yaml"}]})
     jobs, others = kinds(tmp_path, address)
     client = jobs["spec"]["conversion"]["webhook"]["clientConfig"]
     assert client["url"] == "https://127.0.0.1:9443/convert"
