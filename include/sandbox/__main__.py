@@ -1,22 +1,31 @@
-"""`python -m sandbox up|down|status|pin|fault`: the sandbox by hand."""
+"""`python -m sandbox up|down|status|build|pin|fault`: the sandbox by hand."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 from sandbox import kueue, kwok
-from sandbox.binaries import KUBERNETES
+from sandbox.binaries import KUBERNETES, control_plane, find_binaries
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
 from sandbox.fault_commands import add_faults, order
 from sandbox.lifecycle import SHORT, USUAL
 from sandbox.nodes import KINDS
 from sandbox.pinning import pin
+from sandbox.plan import choose_version
 from sandbox.progress import Display
+
+PARTS: dict[str, Callable[[str, Callable[[str], None]], object]] = {
+    "kwok": lambda _, progress: find_binaries(progress, sources=(kwok.KWOK,)),
+    "kueue": lambda _, progress: find_binaries(progress, sources=(kueue.KUEUE,)),
+    **{name: kind.prepare for name, kind in KINDS.items() if name != "process"},
+}
+"""What takes minutes to make besides a control plane: told its version of Kubernetes and where to tell how it goes."""
 
 
 def main() -> int:
@@ -41,12 +50,15 @@ def main() -> int:
     commands.add_parser("down", parents=[common], help="end it and remove all of it")
     status = commands.add_parser("status", parents=[common], help="versions, ports, processes, nodes, pods, memory")
     status.add_argument("--json", action="store_true", help="as one JSON object")
+    build = commands.add_parser("build", help="build into the cache what `up` would build first")
+    build.add_argument("parts", nargs="*", metavar="PART", help=f"besides the control plane: {', '.join(PARTS)}")
+    build.add_argument("--kubernetes", metavar="X.Y", help="as of `up`")
     pinning = commands.add_parser("pin", help="have another Kubernetes, or a newer patch release, to build")
     pinning.add_argument("minor", metavar="X.Y", help="minor version")
     add_faults(commands, common)
     arguments = parser.parse_args()
     try:
-        order_of = {"up": _up, "down": _down, "status": _status, "pin": _pin, "fault": _fault}
+        order_of = {"up": _up, "down": _down, "status": _status, "build": _build, "pin": _pin, "fault": _fault}
         return int(order_of[arguments.command](arguments))
     except SandboxError as error:
         print(error, file=sys.stderr)
@@ -67,6 +79,17 @@ def _up(arguments: argparse.Namespace) -> int:
         kueue.install(sandbox)
     print(sandbox.status().describe())
     print(f"export KUBECONFIG={sandbox.kubeconfig}")
+    return 0
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    if unknown := set(arguments.parts) - PARTS.keys():
+        raise SandboxError(f"there is no {min(unknown)!r} to build: known are {', '.join(PARTS)}")
+    version = choose_version(arguments.kubernetes, None, DEFAULT_FOLDER)
+    with closing(Display()) as display:
+        find_binaries(display, sources=control_plane(version))
+        for part in arguments.parts:
+            PARTS[part](version, display)
     return 0
 
 

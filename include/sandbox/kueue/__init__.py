@@ -1,6 +1,6 @@
 """Kueue on request: Jobs that wait for a quota, in queues, cohorts and by priority."""
 
-from sandbox.kueue.controller import install
+from sandbox.kueue.controller import KUEUE, install
 from sandbox.kueue.pending import Pending, pending_workloads, queue_position
 from sandbox.kueue.queues import (
     PRIORITY_LABEL,
@@ -13,6 +13,7 @@ from sandbox.kueue.queues import (
 )
 
 __all__ = [
+    "KUEUE",
     "PRIORITY_LABEL",
     "QUEUE_LABEL",
     "ClusterQueue",
