@@ -90,26 +90,23 @@ ETCD = Source(
 )
 
 
-def _kubernetes(folder: str) -> Source:
-    return Source(
-        name="kubernetes",
-        folder=SOURCES / folder,
-        module="k8s.io/kubernetes",
-        programs=tuple(
-            (name, f"k8s.io/kubernetes/cmd/{name}")
-            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-        ),
-        version_variable="k8s.io/component-base/version",
-    )
+def kubernetes_sources(name: str, *programs: str) -> dict[str, Source]:
+    """Give programs of Kubernetes by each minor version that has a folder: `name` or, for another one, `name-X.Y`."""
+
+    def pinned_in(folder: Path) -> Source:
+        return Source(
+            name=name,
+            folder=folder,
+            module="k8s.io/kubernetes",
+            programs=tuple((program, f"k8s.io/kubernetes/cmd/{program}") for program in programs),
+            version_variable="k8s.io/component-base/version",
+        )
+
+    others = {folder.name.removeprefix(f"{name}-"): folder for folder in sorted(SOURCES.glob(f"{name}-*"))}
+    return {minor: pinned_in(folder) for minor, folder in {DEFAULT_VERSION: SOURCES / name, **others}.items()}
 
 
-KUBERNETES = {
-    DEFAULT_VERSION: _kubernetes("kubernetes"),
-    **{
-        folder.name.removeprefix("kubernetes-"): _kubernetes(folder.name)
-        for folder in sorted(SOURCES.glob("kubernetes-*"))
-    },
-}
+KUBERNETES = kubernetes_sources("kubernetes", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """The Kubernetes that can be had, by minor version; another one is a folder that :mod:`sandbox.pinning` writes."""
 
 CONTROL_PLANE = (ETCD, KUBERNETES[DEFAULT_VERSION])

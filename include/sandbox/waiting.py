@@ -16,12 +16,13 @@ class DeadlineError(SandboxError):
     """What was waited for did not come in time."""
 
 
-def wait_for(condition: Callable[[], T], deadline_s: float, what: str) -> T:
+def wait_for(condition: Callable[[], T], deadline_s: float, what: str, *, pause_s: float = POLL_S) -> T:
     """Ask again and again until the condition gives something true, and give that.
 
     :param condition: whatever it raises is raised here at once.
     :param deadline_s: seconds; the condition is asked at least once.
     :param what: what is waited for, for the message.
+    :param pause_s: between two times that it is asked.
     :raises DeadlineError: it gave nothing true in time; the message has what it gave last.
     """
     deadline = time.monotonic() + deadline_s
@@ -31,4 +32,4 @@ def wait_for(condition: Callable[[], T], deadline_s: float, what: str) -> T:
             return value
         if time.monotonic() >= deadline:
             raise DeadlineError(f"waited {deadline_s:g} s for {what}; last seen: {value!r}")
-        time.sleep(POLL_S)
+        time.sleep(pause_s)

@@ -6,13 +6,12 @@ import base64
 import json
 import os
 import secrets
-import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+from sandbox.ports import free_ports
 from sandbox.processes import is_alive, read_process
 from stack.airflow_settings import USERS, AirflowSecrets
 from stack.database import location
@@ -53,7 +52,7 @@ class StackRecord:
     def make(cls, *, owner_pid: int | None, heartbeats: Heartbeats = USUAL) -> Self:
         """Choose free ports and random secrets."""
         owner = read_process(owner_pid) if owner_pid is not None else None
-        airflow_port, database_port, mlflow_port, store_port = _free_ports(4)
+        airflow_port, database_port, mlflow_port, store_port = free_ports(4)
         return cls(
             owner_pid=owner_pid,
             owner_start=owner.start if owner else 0,
@@ -115,12 +114,3 @@ class StackRecord:
             api_secret=self.api_secret,
             passwords=self.passwords,
         )
-
-
-def _free_ports(count: int) -> list[int]:
-    """Choose ports that nobody listens on; all are held until the last is chosen, so that they differ."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

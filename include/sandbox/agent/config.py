@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.agent.quantities import QuantityError, parse_quantity
+from sandbox.errors import SandboxError
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -27,7 +28,7 @@ _OWN_LABEL = re.compile(
 _TAINT = re.compile(r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>[A-Za-z]+)")
 
 
-class AgentConfigError(ValueError):
+class AgentConfigError(SandboxError):
     """A key of the configuration that the agent can not work with."""
 
 

@@ -10,33 +10,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sandbox.agent.config import parse_taint
 from sandbox.agent.quantities import parse_quantity
-from sandbox.binaries import DEFAULT_VERSION, Source
+from sandbox.binaries import Source, kubernetes_sources
 from sandbox.containerd.machine import ETC
 from sandbox.containerd.runtime import SOCKET
 from sandbox.errors import SandboxError
 from sandbox.lifecycle import NodeLifecycle
-from sandbox.toolchain import SOURCES
 
 NO_PRESSURE = {"memory.available": "0%", "nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"}
 ELSEWHERE = "192.0.2.1"
 """An address of no machine (RFC 5737): asking for the way there sends nothing."""
 
-
-def _kubelet(folder: str) -> Source:
-    return Source(
-        name="kubelet",
-        folder=SOURCES / folder,
-        module="k8s.io/kubernetes",
-        programs=(("kubelet", "k8s.io/kubernetes/cmd/kubelet"),),
-        version_variable="k8s.io/component-base/version",
-    )
-
-
-KUBELETS = {
-    DEFAULT_VERSION: _kubelet("kubelet"),
-    **{folder.name.removeprefix("kubelet-"): _kubelet(folder.name) for folder in sorted(SOURCES.glob("kubelet-*"))},
-}
+KUBELETS = kubernetes_sources("kubelet", "kubelet")
 """The kubelet of each minor version of Kubernetes that can be had."""
 
 
@@ -89,7 +75,7 @@ def configuration(
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
-        "registerWithTaints": [_taint(each) for each in taints],
+        "registerWithTaints": [parse_taint(each) for each in taints],
         "systemReserved": dict(reserved),
         "evictionHard": NO_PRESSURE,
         # The images are the cache's, and nothing is won by their removal.
@@ -124,17 +110,3 @@ def own_address() -> str | None:
             return None
         address: str = probe.getsockname()[0]
     return None if address.startswith("127.") else address
-
-
-def free_port(address: str) -> int:
-    """Give a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _taint(text: str) -> dict[str, str]:
-    pair, _, effect = text.rpartition(":")
-    key, _, value = pair.partition("=")
-    return {"key": key, "value": value, "effect": effect}

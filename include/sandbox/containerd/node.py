@@ -19,6 +19,7 @@ from sandbox.containerd.runtime import SOCKET, write_runtime
 from sandbox.containerd.store import Store
 from sandbox.control_plane import Credentials, certificate_user, kubeconfig, write_secret_json
 from sandbox.errors import SandboxError
+from sandbox.ports import free_ports
 from sandbox.process_spec import ProcessSpec
 from sandbox.status import GPU_RESOURCE
 
@@ -122,7 +123,7 @@ class ContainerdNode:
         write_runtime(etc, address)
         Store.prepare(_say_nothing).furnish(folder / "containerd", etc / ARCHIVE)
         document = kubelet.configuration(
-            port=kubelet.free_port(address),
+            port=free_ports(1, address)[0],
             address=address,
             lifecycle=site.lifecycle,
             taints=request.taints,

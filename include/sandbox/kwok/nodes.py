@@ -6,7 +6,7 @@ import http.client
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from sandbox.agent.config import AgentConfigError, parse_taint
+from sandbox.agent.config import parse_taint
 from sandbox.api import Document
 from sandbox.binaries import architecture
 from sandbox.bulk import Request, send_all
@@ -63,7 +63,7 @@ def add_nodes(
     documents = [_node(each, amounts, labels, taints, port) for each in names]
     requests = [Request(method="POST", target=NODES, body=document) for document in documents]
     send_all(sandbox.api, requests, allowed=(http.client.CONFLICT,))
-    wait_for(lambda: _all_schedulable(sandbox, names), READY_DEADLINE_S, f"{count} nodes of kind kwok to be ready")
+    _await_schedulable(sandbox, names)
     return names
 
 
@@ -93,16 +93,12 @@ def lose_nodes(sandbox: Sandbox, names: Collection[str]) -> None:
 def return_nodes(sandbox: Sandbox, names: Collection[str]) -> None:
     """Have lost nodes come back, and wait until pods can be scheduled to them again."""
     _mark(sandbox, names, KIND)
-    wait_for(lambda: _all_schedulable(sandbox, names), READY_DEADLINE_S, f"{len(names)} nodes to be ready again")
+    _await_schedulable(sandbox, names)
 
 
 def _node(
     name: str, amounts: Mapping[str, str], labels: Mapping[str, str], taints: Sequence[str], port: int
 ) -> Document:
-    try:
-        parsed = [parse_taint(text) for text in taints]
-    except AgentConfigError as error:
-        raise SandboxError(str(error)) from error
     own = {
         "kubernetes.io/arch": architecture(),
         "kubernetes.io/os": "linux",
@@ -118,7 +114,7 @@ def _node(
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {**labels, **own}},
-        "spec": {"taints": parsed},
+        "spec": {"taints": [parse_taint(text) for text in taints]},
         "status": {
             "capacity": amounts,
             "allocatable": amounts,
@@ -149,8 +145,16 @@ def _delete_all(sandbox: Sandbox, paths: Sequence[str], options: Document) -> No
     send_all(sandbox.api, requests, allowed=(http.client.NOT_FOUND,))
 
 
+def _await_schedulable(sandbox: Sandbox, names: Collection[str]) -> None:
+    wait_for(
+        lambda: _all_schedulable(sandbox, names),
+        READY_DEADLINE_S,
+        f"{len(names)} nodes of kind kwok to be ready",
+        pause_s=len(names) / NODES_LISTED_A_SECOND,
+    )
+
+
 def _all_schedulable(sandbox: Sandbox, names: Collection[str]) -> bool:
-    time.sleep(len(names) / NODES_LISTED_A_SECOND)
     ready = {node["metadata"]["name"] for node in list_nodes(sandbox) if _is_schedulable(node)}
     return ready.issuperset(names)
 
