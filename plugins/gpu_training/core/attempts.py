@@ -16,6 +16,11 @@ class Attempt:
     """One pod of the Job.
 
     :param number: from 1, by age.
+    :param pod: name of the pod.
+    :param uid: UID of the pod.
+    :param started_at: when it was bound to a node; None when it was not.
+    :param ended_at: when it let its GPUs go, or the latest moment at which it can have; None while it lives.
+    :param gpus: GPUs held from the one to the other.
     :param gpu_seconds: GPUs held, from the binding to a node to the end of the last container (or to now).
     :param estimated: whether the end was not seen and the latest possible one stands for it, so that nothing is charged
         too little.
@@ -24,7 +29,11 @@ class Attempt:
 
     number: int
     pod: str
+    uid: str
     node: str
+    started_at: float | None
+    ended_at: float | None
+    gpus: int
     gpu_seconds: float
     estimated: bool
     verdict: Verdict | None
@@ -47,16 +56,19 @@ def total_gpu_seconds(attempts: Iterable[Attempt]) -> float:
 
 
 def _attempt(number: int, pod: PodObservation, latest_end: float) -> Attempt:
-    end = _seen_end(pod)
-    held = 0.0
-    if pod.scheduled_at is not None:
-        held = max(0.0, (latest_end if end is None else end) - pod.scheduled_at)
+    seen_end = _seen_end(pod)
+    end = latest_end if seen_end is None else seen_end
+    held = max(0.0, end - pod.scheduled_at) if pod.scheduled_at is not None else 0.0
     return Attempt(
         number=number,
         pod=pod.name,
+        uid=pod.uid,
         node=pod.node,
+        started_at=pod.scheduled_at,
+        ended_at=end if pod.ended or pod.gone else None,
+        gpus=pod.gpus,
         gpu_seconds=round(held * pod.gpus, 3),
-        estimated=end is None and (pod.gone or pod.ended) and pod.scheduled_at is not None,
+        estimated=seen_end is None and (pod.gone or pod.ended) and pod.scheduled_at is not None,
         verdict=classify_pod(pod),
     )
 

@@ -13,7 +13,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.errors import GpuTrainingError, shown
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
-EVENT_VERSION: Final = 1
+EVENT_VERSION: Final = 2
 
 _Value = TypeVar("_Value", bound=StrEnum)
 
@@ -124,7 +124,11 @@ def _attempt(body: Mapping[str, object]) -> Attempt:
     return Attempt(
         number=_whole(body, "number"),
         pod=_text(body, "pod"),
+        uid=_text(body, "uid"),
         node=_text(body, "node"),
+        started_at=_optional_number(body, "started_at"),
+        ended_at=_optional_number(body, "ended_at"),
+        gpus=_whole(body, "gpus"),
         gpu_seconds=_number(body, "gpu_seconds"),
         estimated=estimated,
         verdict=_verdict(body.get("verdict")),
@@ -197,6 +201,10 @@ def _number(body: Mapping[str, object], name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= 1e308:
         raise _fault(name, value, "a finite number")
     return float(value)
+
+
+def _optional_number(body: Mapping[str, object], name: str) -> float | None:
+    return None if body.get(name) is None else _number(body, name)
 
 
 def _one_of(kind: type[_Value], body: Mapping[str, object], name: str) -> _Value:

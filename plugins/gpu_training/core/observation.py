@@ -21,6 +21,7 @@ _JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 class JobObservation:
     """One Job.
 
+    :param suspended_at: since when it holds no pods; None when its controller has not suspended it, or did not say when.
     :param completions: pods that have to succeed; None when the Job does not say.
     :param conditions: those that hold.
     """
@@ -32,6 +33,7 @@ class JobObservation:
     started_at: float | None = None
     deleting: bool = False
     suspended: bool = False
+    suspended_at: float | None = None
     backoff_limit: int | None = None
     parallelism: int | None = None
     completions: int | None = None
@@ -106,6 +108,7 @@ def _age(pod: PodObservation) -> tuple[float, str, str]:
 def observe_job(document: object) -> JobObservation:
     """Give the observation of a Job's document."""
     metadata, spec, status = child(document, "metadata"), child(document, "spec"), child(document, "status")
+    conditions = tuple(condition for condition in observe_conditions(status) if condition.holds)
     return JobObservation(
         uid=text(metadata, "uid"),
         name=text(metadata, "name"),
@@ -114,6 +117,7 @@ def observe_job(document: object) -> JobObservation:
         started_at=parse_time(status.get("startTime")),
         deleting=bool(metadata.get("deletionTimestamp")),
         suspended=spec.get("suspend") is True,
+        suspended_at=next((c.changed_at for c in conditions if c.type == "Suspended"), None),
         backoff_limit=whole(spec, "backoffLimit"),
         parallelism=whole(spec, "parallelism"),
         completions=whole(spec, "completions"),
@@ -122,5 +126,5 @@ def observe_job(document: object) -> JobObservation:
         succeeded=whole(status, "succeeded") or 0,
         labels=texts(metadata, "labels"),
         annotations=texts(metadata, "annotations"),
-        conditions=tuple(condition for condition in observe_conditions(status) if condition.holds),
+        conditions=conditions,
     )

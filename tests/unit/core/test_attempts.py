@@ -10,6 +10,7 @@ from tests.unit.core.kubernetes_documents import (
     container,
     disruption,
     failed,
+    failed_pod,
     job,
     moment,
     pod,
@@ -66,6 +67,27 @@ def test_gpu_seconds_are_counted_from_the_binding_to_the_end(
 ) -> None:
     [attempt] = attempts_of(observe(document, pods, gone_pods=gone_pods), NOW)
     assert (attempt.gpu_seconds, attempt.estimated) == (gpu_seconds, estimated)
+
+
+@pytest.mark.parametrize(
+    ("document", "gone", "started", "ended"),
+    [
+        (pod("Running", container(running())), False, 1, None),
+        (pod("Pending", scheduled=None), False, None, None),
+        (pod("Pending", scheduled=None), True, None, 100),
+        (failed_pod(1), False, 1, 11),
+        (succeeded_pod(), True, 1, 11),
+        (_LOST, False, 1, 100),
+    ],
+)
+def test_an_attempt_says_from_when_to_when_it_held_which_pod(
+    document: Document, gone: bool, started: int | None, ended: int | None
+) -> None:
+    seen = observe(job(), [] if gone else [document], gone_pods=[document] if gone else [])
+    [attempt] = attempts_of(seen, NOW)
+    assert (attempt.uid, attempt.gpus) == (document["metadata"]["uid"], 1)
+    assert attempt.started_at == (None if started is None else moment(started))
+    assert attempt.ended_at == (None if ended is None else moment(ended))
 
 
 def test_a_pod_whose_end_was_not_seen_is_not_charged_beside_its_replacement() -> None:

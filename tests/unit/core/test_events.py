@@ -52,7 +52,11 @@ attempts = st.builds(
     Attempt,
     number=counts,
     pod=texts,
+    uid=texts,
     node=texts,
+    started_at=st.none() | amounts,
+    ended_at=st.none() | amounts,
+    gpus=counts,
     gpu_seconds=amounts,
     estimated=st.booleans(),
     verdict=st.none() | verdicts,
@@ -111,11 +115,23 @@ def test_a_payload_is_small_plain_data_without_anything_of_the_manifest() -> Non
     assert len(json.dumps(payload)) < 4000
 
 
+ATTEMPT = Attempt(
+    number=1,
+    pod="p",
+    uid="u-p",
+    node="n",
+    started_at=1.0,
+    ended_at=2.0,
+    gpus=1,
+    gpu_seconds=1.0,
+    estimated=False,
+    verdict=None,
+)
 PAYLOAD: dict[str, Any] = to_payload(
     event(
         Outcome(
             kind=OutcomeKind.FAILED,
-            attempts=(Attempt(number=1, pod="p", node="n", gpu_seconds=1.0, estimated=False, verdict=None),),
+            attempts=(ATTEMPT,),
             verdict=Verdict(
                 category=Category.UNKNOWN, owner=Owner.APPLICATION, action=Action.FAIL, summary="s", remedy="r"
             ),
@@ -128,7 +144,7 @@ PAYLOAD: dict[str, Any] = to_payload(
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["v"], 2, "v=2: version 1, which this release reads, is expected; clear the task to retry"),
+        (["v"], 1, "v=1: version 2, which this release reads, is expected; clear the task to retry"),
         (["v"], None, "v=None"),
         (["job"], None, "job=None: a mapping is expected"),
         (["job", "uid"], 7, "uid=7: a text is expected"),
@@ -142,6 +158,10 @@ PAYLOAD: dict[str, Any] = to_payload(
         (["attempts"], ["x"], "attempts='x': a mapping"),
         (["attempts", 0, "gpu_seconds"], float("nan"), "gpu_seconds=nan: a finite number"),
         (["attempts", 0, "gpu_seconds"], 10**400, "a finite number"),
+        (["attempts", 0, "uid"], None, "uid=None: a text"),
+        (["attempts", 0, "gpus"], 1.5, "gpus=1.5: a whole number"),
+        (["attempts", 0, "started_at"], "noon", "started_at='noon': a finite number"),
+        (["attempts", 0, "ended_at"], float("inf"), "ended_at=inf: a finite number"),
         (["attempts", 0, "estimated"], "no", "estimated='no': true or false"),
         (["attempts", 0, "verdict"], 5, "verdict=5: a mapping"),
         (["verdict", "category"], "bad luck", "category='bad luck': one of disrupted"),

@@ -53,7 +53,7 @@ def test_a_suspended_job_has_no_start() -> None:
         status={"startTime": None},
     )
     seen = observe_job(document)
-    assert (seen.suspended, seen.started_at) == (True, None)
+    assert (seen.suspended, seen.started_at, seen.suspended_at) == (True, None, moment(10))
 
 
 @pytest.mark.parametrize(

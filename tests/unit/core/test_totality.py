@@ -116,7 +116,7 @@ def test_gpu_seconds_are_never_negative_and_never_fall(
 
 
 EVENT = {
-    "v": 1,
+    "v": 2,
     "job": {"namespace": "n", "name": "j", "uid": "u"},
     "work": {
         "model": "m",
@@ -129,7 +129,20 @@ EVENT = {
     },
     "image": "",
     "kind": "failed",
-    "attempts": [{"number": 1, "pod": "p", "node": "n", "gpu_seconds": 1.5, "estimated": False, "verdict": None}],
+    "attempts": [
+        {
+            "number": 1,
+            "pod": "p",
+            "uid": "u-p",
+            "node": "n",
+            "started_at": 1.0,
+            "ended_at": 2.5,
+            "gpus": 1,
+            "gpu_seconds": 1.5,
+            "estimated": False,
+            "verdict": None,
+        }
+    ],
     "verdict": {"category": "killed", "owner": "application", "action": "fail", "summary": "s", "remedy": "r"},
     "result": {"status": "failed", "metrics": {"a": 1.0}, "error": "e", "last_step": 5},
 }
