@@ -47,6 +47,9 @@ test: .venv/.installed ## every tier that this machine can run, a line a tier
 test-%: .venv/.installed ## one tier: core, trainer, unit, dags, cluster, containerd or stack
 	$(PYTHON) tests/run_tiers.py $*
 
+cases: .venv/.installed ## faults met in public, a line a case, and whether each holds; THEME=identity,kill; STOCK=1: shows in the stock operator
+	@$(BIN)/python -m tests.run_cases $(if $(THEME),--theme $(THEME)) $(if $(STOCK),--stock)
+
 wheel: ## build/dist/*.whl of the package
 	$(PYTHON) include/install.py --wheel
 
@@ -65,5 +68,5 @@ bench-sandbox: .venv/.installed ## the sandbox: up, memory, down, what is left; 
 bench-scale: .venv/.installed ## 1,000 and 5,000 nodes, 5,000 pods; half an hour. ARGS="--nodes 1000"
 	$(BIN)/python -m bench.scale $(ARGS)
 
-.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test wheel clean \
+.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test cases wheel clean \
 	bench-detect bench-demo bench-sandbox bench-scale

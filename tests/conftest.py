@@ -21,7 +21,7 @@ if importlib.util.find_spec("airflow"):
 
 _HOME = light_airflow.prepare()
 
-TIERS = ("core", "trainer", "unit", "dags", "cluster", "containerd", "stack")
+TIERS = ("core", "trainer", "unit", "dags", "cluster", "containerd", "stack", "stock")
 
 
 def tier_of(item: pytest.Item) -> str:

@@ -129,7 +129,7 @@ def test_every_case_that_a_test_claims_to_prove_is_written_as_one() -> None:
 
 def test_every_test_file_belongs_to_a_tier() -> None:
     """A file without a marker of a tier would be run by none."""
-    tiers = ("core", "unit", "dags", "cluster", "containerd", "stack", "trainer")
+    tiers = ("core", "unit", "dags", "cluster", "containerd", "stack", "stock", "trainer")
     # Tests of the contract are marked by the kind of node that each of them gets.
     by_fixture = {ROOT / "tests" / "contract": ROOT / "tests" / "contract" / "conftest.py"}
     without = [
