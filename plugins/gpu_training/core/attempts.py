@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpu_training.core.classify import classify_pod
 from gpu_training.core.observation import JobObservation, Observation
 from gpu_training.core.pods import ContainerState, PodObservation
+from gpu_training.core.rules import RuleTable
 from gpu_training.core.verdict import Verdict
 
 
@@ -39,14 +40,21 @@ class Attempt:
     verdict: Verdict | None
 
 
-def attempts_of(observation: Observation, now: float) -> tuple[Attempt, ...]:
+def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple[Attempt, ...]:
     """Give the attempts that were seen, by age.
 
     :param now: seconds since 1970; the end of what still runs.
+    :param rules: what says what an end means.
     """
-    pods = observation.pods
+    pods, findings = observation.pods, observation.findings
     return tuple(
-        _attempt(n, pod, min(now, _latest_end(observation.job, pod, pods[n:]))) for n, pod in enumerate(pods, start=1)
+        _attempt(
+            n,
+            pod,
+            min(now, _latest_end(observation.job, pod, pods[n:])),
+            classify_pod(pod, rules, finding=findings.get(pod.name)),
+        )
+        for n, pod in enumerate(pods, start=1)
     )
 
 
@@ -55,7 +63,7 @@ def total_gpu_seconds(attempts: Iterable[Attempt]) -> float:
     return round(sum(attempt.gpu_seconds for attempt in attempts), 3)
 
 
-def _attempt(number: int, pod: PodObservation, latest_end: float) -> Attempt:
+def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdict | None) -> Attempt:
     seen_end = _seen_end(pod)
     end = latest_end if seen_end is None else seen_end
     held = max(0.0, end - pod.scheduled_at) if pod.scheduled_at is not None else 0.0
@@ -69,7 +77,7 @@ def _attempt(number: int, pod: PodObservation, latest_end: float) -> Attempt:
         gpus=pod.gpus,
         gpu_seconds=round(held * pod.gpus, 3),
         estimated=seen_end is None and (pod.gone or pod.ended) and pod.scheduled_at is not None,
-        verdict=classify_pod(pod),
+        verdict=verdict,
     )
 
 

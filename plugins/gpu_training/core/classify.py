@@ -1,19 +1,20 @@
-"""What an ended attempt means: one table of rules, read from the top, the first match wins.
+"""What an ended attempt means, by the table of failure rules: the first one that holds.
 
-Two layers use it: rules about exit codes compile to the Job's podFailurePolicy
-(:mod:`gpu_training.core.failure_policy`), and all of them classify what was observed. Disruption comes first, since an
-evicted pod's 143 is not the program's; the exit code comes before the reason, because a child's out-of-memory marks a
-container OOMKilled that ends with 0.
+What the cluster can match comes first (disruption, conditions of the pod, exit codes), since the cluster acts on it
+before anybody reads a reason or a log; then reasons and what the log says, in the table's order. So an evicted pod's
+143 is not the program's, and a code of the contract comes before OOMKilled, with which a child's out-of-memory marks a
+container that goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Final
 
-from gpu_training.contract import ContractError, ExitCode, parse_result
+from gpu_training.contract import ContractError, parse_result
 from gpu_training.core.pods import ContainerObservation, PodObservation
+from gpu_training.core.rules import DISRUPTION, Rule, RuleTable
+from gpu_training.core.text_pattern import fits
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LONGEST_WORDS: Final = 400
@@ -23,172 +24,85 @@ _LONGEST_WORDS: Final = 400
 _KILLED_BY: Final = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
 _CRASHED_BY: Final = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One row. It has one of the last two.
-
-    :param exit_code: the row holds for this exit code of any container, as a rule of a podFailurePolicy does.
-    :param matches: the row holds where this is true; for what Kubernetes can not match.
-    """
-
-    category: Category
-    owner: Owner
-    action: Action
-    remedy: str
-    exit_code: int | None = None
-    matches: Callable[[PodObservation], bool] | None = None
-
-
-def _admission_failed(pod: PodObservation) -> bool:
-    # Empty containerStatuses: the kubelet turned the pod away before it had containers.
-    return pod.phase == "Failed" and not pod.containers and bool(pod.reason)
-
-
-def _oom_killed(pod: PodObservation) -> bool:
-    return pod.failure is not None and pod.failure.reason == "OOMKilled"
-
-
-def _start_error(pod: PodObservation) -> bool:
-    return pod.failure is not None and pod.failure.reason in ("StartError", "ContainerCannotRun")
-
-
-def _killed(pod: PodObservation) -> bool:
-    return pod.failure is not None and pod.failure.exit_code in _KILLED_BY
-
-
-RULES: Final[tuple[Rule, ...]] = (
-    Rule(
-        category=Category.DISRUPTED,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.WAIT,
-        matches=lambda pod: pod.disruption is not None,
-        remedy="nothing: Kubernetes replaces the pod without counting it; look at the node if it goes on",
-    ),
-    Rule(
-        category=Category.BAD_CONFIGURATION,
-        owner=Owner.CONFIGURATION,
-        action=Action.FAIL,
-        exit_code=ExitCode.BAD_CONFIGURATION,
-        remedy="correct the arguments in the model's YAML or in the trigger form",
-    ),
-    Rule(
-        category=Category.BAD_DATA,
-        owner=Owner.APPLICATION,
-        action=Action.FAIL,
-        exit_code=ExitCode.BAD_DATA,
-        remedy="check the data version: its files are missing, changed, or not what the program can read",
-    ),
-    Rule(
-        category=Category.CUDA_OUT_OF_MEMORY,
-        owner=Owner.APPLICATION,
-        action=Action.FAIL,
-        exit_code=ExitCode.CUDA_OUT_OF_MEMORY,
-        remedy="use a smaller batch or model, or a GPU with more memory: the same pod would fail again",
-    ),
-    Rule(
-        category=Category.NAN_LOSS,
-        owner=Owner.APPLICATION,
-        action=Action.FAIL,
-        exit_code=ExitCode.NAN_LOSS,
-        remedy="lower the learning rate or check the data: the same pod would diverge again",
-    ),
-    Rule(
-        category=Category.COMMUNICATION_TIMEOUT,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        exit_code=ExitCode.COMMUNICATION_TIMEOUT,
-        remedy="check the network between the ranks if it happens again",
-    ),
-    Rule(
-        category=Category.INTERRUPTED,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        exit_code=ExitCode.INTERRUPTED,
-        remedy="nothing: the next attempt resumes from the checkpoint that was taken",
-    ),
-    Rule(
-        category=Category.DEADLINE_EXCEEDED,
-        owner=Owner.CONFIGURATION,
-        action=Action.FAIL,
-        matches=lambda pod: pod.reason == "DeadlineExceeded",
-        remedy="raise the pod's own activeDeadlineSeconds, or leave it out: deadline_seconds bounds the Job",
-    ),
-    Rule(
-        category=Category.OUT_OF_MEMORY,
-        owner=Owner.CONFIGURATION,
-        action=Action.RETRY,
-        matches=_oom_killed,
-        remedy="raise resources.limits.memory (shared memory counts against it), or read less data at once",
-    ),
-    Rule(
-        category=Category.START_ERROR,
-        owner=Owner.CONFIGURATION,
-        action=Action.FAIL,
-        matches=_start_error,
-        remedy="check entrypoint against what the image holds",
-    ),
-    Rule(
-        category=Category.ADMISSION_FAILED,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        matches=_admission_failed,
-        remedy="check the node: it turned the pod away, or put it out, before it had containers",
-    ),
-    Rule(
-        category=Category.KILLED,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        matches=_killed,
-        remedy="see who killed the container (kubectl describe pod), and the log's last lines",
-    ),
-    Rule(
-        category=Category.APPLICATION_ERROR,
-        owner=Owner.APPLICATION,
-        action=Action.RETRY,
-        matches=lambda pod: pod.failure is not None and pod.failure.exit_code is not None,
-        remedy="read the log of the failed attempt: the program ended by itself",
-    ),
+# What no rule of the table knows. All of it is repeated, as Kubernetes does by itself.
+KILLED: Final = Rule(
+    name="killed",
+    category=Category.KILLED,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.RETRY,
+    remedy="see who killed the container (kubectl describe pod), and the log's last lines",
+)
+APPLICATION_ERROR: Final = Rule(
+    name="application-error",
+    category=Category.APPLICATION_ERROR,
+    owner=Owner.APPLICATION,
+    action=Action.RETRY,
+    remedy="read the log of the failed attempt: the program ended by itself",
+)
+UNKNOWN: Final = Rule(
+    name="unknown",
+    category=Category.UNKNOWN,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.RETRY,
+    remedy="look at the Job and its pods (kubectl describe job): nothing was recorded that explains it",
 )
 
-_UNKNOWN_REMEDY: Final = "look at the Job and its pods (kubectl describe job): nothing was recorded that explains it"
 
-
-def classify_pod(pod: PodObservation) -> Verdict | None:
+def classify_pod(pod: PodObservation, rules: RuleTable, *, finding: str | None = None) -> Verdict | None:
     """Give the verdict on an attempt that did not succeed; None while it runs, waits, or has succeeded.
 
     A live pod that is being taken away is judged already. An attempt that ended in a way that no rule knows is UNKNOWN,
     which retries: it is never taken for success.
+
+    :param finding: name of the rule that the pod's log matches; None, or a name that is not in the table, for none.
     """
     if pod.phase == "Succeeded" or (not pod.ended and not pod.gone and pod.disruption is None):
         return None
-    for rule in RULES:
-        if rule.exit_code is not None:
-            container = next((c for c in _failed_containers(pod) if c.exit_code == rule.exit_code), None)
-            holds = container is not None
-        else:
-            container = pod.failure
-            holds = rule.matches is not None and rule.matches(pod)
-        if holds:
-            return Verdict(
-                category=rule.category,
-                owner=rule.owner,
-                action=rule.action,
-                summary=_summary(pod, container),
-                remedy=rule.remedy,
-            )
+    rule, container = next(_holding(pod, rules, finding))
     return Verdict(
-        category=Category.UNKNOWN,
-        owner=Owner.INFRASTRUCTURE,
-        action=Action.RETRY,
-        summary=_summary(pod, pod.failure),
-        remedy=_UNKNOWN_REMEDY,
+        category=rule.category,
+        owner=rule.owner,
+        action=rule.action,
+        summary=_summary(pod, container) + (f"; its log says so: {rule.name}" if _told_by_log(rule, finding) else ""),
+        remedy=rule.remedy,
     )
 
 
-def rule_for_exit_code(exit_code: int) -> Rule | None:
-    """Give the row for an exit code, if there is one."""
-    return next((rule for rule in RULES if rule.exit_code == exit_code), None)
+def _holding(
+    pod: PodObservation, rules: RuleTable, finding: str | None
+) -> Iterator[tuple[Rule, ContainerObservation | None]]:
+    """Give the rules that hold, the first that counts first, each with the container that explains it."""
+    for rule in rules:
+        if any(_has_condition(pod, type_) for type_ in rule.pod_conditions):
+            yield rule, pod.failure
+        for container in _failed_containers(pod):
+            if container.exit_code in rule.exit_codes:
+                yield rule, container
+    for rule in rules:
+        if _has_reason(pod, rule) or _told_by_log(rule, finding):
+            yield rule, pod.failure
+    code = pod.failure.exit_code if pod.failure is not None else None
+    yield UNKNOWN if code is None else KILLED if code in _KILLED_BY else APPLICATION_ERROR, pod.failure
+
+
+def _has_condition(pod: PodObservation, type_: str) -> bool:
+    if type_ == DISRUPTION:
+        return pod.disruption is not None
+    condition = pod.condition(type_)
+    return condition is not None and condition.holds
+
+
+def _has_reason(pod: PodObservation, rule: Rule) -> bool:
+    # Empty containerStatuses: the kubelet turned the pod away before it had containers.
+    admitted = pod.phase != "Failed" or bool(pod.containers)
+    if pod.reason and rule.holds_for_pod(pod.reason, admitted=admitted):
+        return True
+    reason = pod.failure.reason if pod.failure is not None else ""
+    return bool(reason) and any(fits(pattern, reason) for pattern in rule.container_reasons)
+
+
+def _told_by_log(rule: Rule, finding: str | None) -> bool:
+    return rule.name == finding and bool(rule.log_patterns)
 
 
 def _failed_containers(pod: PodObservation) -> list[ContainerObservation]:

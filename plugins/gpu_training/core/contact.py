@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from gpu_training.core.attempts import Attempt, attempts_of
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.observation import Observation
+from gpu_training.core.rules import RuleTable
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 
@@ -40,10 +41,13 @@ def listen(silence: Silence | None, trouble: str | None, clock: float) -> Silenc
     return Silence(since=clock if silence is None else silence.since, trouble=trouble)
 
 
-def out_of_contact(observation: Observation, silence: Silence, *, clock: float, now: float) -> Outcome:
+def out_of_contact(
+    observation: Observation, silence: Silence, *, rules: RuleTable, clock: float, now: float
+) -> Outcome:
     """Give the end of the waiting for a training that may go on unseen.
 
     :param observation: what was last seen.
+    :param rules: what says what the end of an attempt means that was seen.
     :param now: seconds since 1970.
     """
     verdict = Verdict(
@@ -55,7 +59,7 @@ def out_of_contact(observation: Observation, silence: Silence, *, clock: float, 
         remedy="check that the Airflow connection still exists, that its cluster answers, and that its account may "
         "get, list and watch Jobs and pods; the Job ends at its own deadline, and a retry adopts it while it lives",
     )
-    attempts = attempts_of(observation, now)
+    attempts = attempts_of(observation, now, rules)
     ended = [pod.ended or pod.gone for pod in observation.pods]
     return Outcome(
         kind=OutcomeKind.LOST,

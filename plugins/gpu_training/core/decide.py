@@ -14,11 +14,12 @@ from typing import Final
 
 from gpu_training.contract import Result
 from gpu_training.core.attempts import Attempt, attempts_of, total_gpu_seconds
-from gpu_training.core.classify import rule_for_exit_code
 from gpu_training.core.observation import Observation
+from gpu_training.core.orders import ended_because
 from gpu_training.core.phase import Wait, describe
 from gpu_training.core.pods import Condition
 from gpu_training.core.results import is_absence, read_result
+from gpu_training.core.rules import Rule, RuleTable
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 
@@ -35,9 +36,11 @@ class OutcomeKind(StrEnum):
 class Policy:
     """What the decision depends on beside the observation.
 
+    :param rules: what says what the end of an attempt means.
     :param result_required: whether a Job that is Complete needs a valid result document to count as success.
     """
 
+    rules: RuleTable
     result_required: bool = True
 
 
@@ -56,26 +59,36 @@ class Outcome:
 
 
 # What happened to an attempt, not what it did: another attempt's own failure explains more.
-_CIRCUMSTANCES: Final = frozenset({Category.DISRUPTED, Category.KILLED, Category.INTERRUPTED})
+_CIRCUMSTANCES: Final = frozenset(
+    {Category.DISRUPTED, Category.ADMISSION_FAILED, Category.KILLED, Category.INTERRUPTED}
+)
 
 # "Container c for pod ns/name failed with exit code 42 matching FailJob rule at index 0"
-_POLICY_MESSAGE: Final = re.compile(r"failed with exit code ([0-9]{1,3}) matching FailJob rule")
+_CODE_MESSAGE: Final = re.compile(r"failed with exit code ([0-9]{1,3}) matching FailJob rule")
+# "Pod ns/name has condition ConfigIssue matching FailJob rule at index 0"
+_CONDITION_MESSAGE: Final = re.compile(r"has condition ([^ ]{1,317}) matching FailJob rule")
+# What compiles to FailJob, since it needs another Job or none.
+_ENDS_THE_JOB: Final = frozenset({Action.FAIL, Action.RETRY_ELSEWHERE, Action.RETRY_LARGER})
 
 
 def decide(observation: Observation, policy: Policy, now: float) -> Wait | Outcome:
     """Decide what an observation means. Total: whatever the documents held, the answer is one of the two.
 
-    Precedence: a condition of the Job; then a Job that is gone, by what was last seen of it; then what it is doing.
+    Precedence: a condition of the Job, with the reason for which we had it ended, if we had; then a Job that is gone, by
+    what was last seen of it; then what it is doing.
 
     :param now: seconds since 1970.
     """
-    attempts = attempts_of(observation, now)
+    attempts = attempts_of(observation, now, policy.rules)
     job = observation.job
     if job is not None and job.condition("Complete") is not None:
         return _completed(observation, policy, attempts)
     failed = job.condition("Failed") if job is not None else None
+    ordered = ended_because(job) if job is not None else None
+    if ordered is not None and (failed is not None or observation.gone):
+        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=ordered)
     if failed is not None:
-        return _failed(failed, attempts)
+        return _failed(failed, attempts, policy.rules)
     if observation.gone:
         return _gone(observation, policy, attempts)
     return describe(job, observation.pods, attempts)
@@ -90,9 +103,9 @@ def _completed(observation: Observation, policy: Policy, attempts: tuple[Attempt
     return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=found)
 
 
-def _failed(condition: Condition, attempts: tuple[Attempt, ...]) -> Outcome:
+def _failed(condition: Condition, attempts: tuple[Attempt, ...], rules: RuleTable) -> Outcome:
     if condition.reason != "DeadlineExceeded":
-        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=_explain(condition, attempts))
+        return Outcome(kind=OutcomeKind.FAILED, attempts=attempts, verdict=_explain(condition, attempts, rules))
     held = [attempt for attempt in attempts if attempt.gpu_seconds > 0]
     spent = f"{len(held)} attempts used {total_gpu_seconds(held):g} GPU-seconds" if held else "no attempt got a node"
     verdict = Verdict(
@@ -105,26 +118,37 @@ def _failed(condition: Condition, attempts: tuple[Attempt, ...]) -> Outcome:
     return Outcome(kind=OutcomeKind.TIMED_OUT, attempts=attempts, verdict=verdict)
 
 
-def _explain(condition: Condition, attempts: tuple[Attempt, ...]) -> Verdict:
+def _explain(condition: Condition, attempts: tuple[Attempt, ...], rules: RuleTable) -> Verdict:
     """Give what explains a Failed Job: the newest failure that an attempt is itself the cause of, else the newest whose
     end was seen, else the Job's own words."""
     verdicts = [attempt.verdict for attempt in reversed(attempts) if attempt.verdict is not None]
     known = [verdict for verdict in verdicts if verdict.category is not Category.UNKNOWN]
     causes = [verdict for verdict in known if verdict.category not in _CIRCUMSTANCES]
-    told = _from_words(condition)
+    rule = _named_rule(condition.message, rules)
+    told = _from_words(condition, rule)
     if condition.reason != "PodFailurePolicy":
         return next(iter(causes or known or verdicts), told)
-    # A rule has said that no repetition helps, be it one of a base document that the table does not know.
-    final = [verdict for verdict in known if verdict.action is Action.FAIL]
-    said = [told] if told.category is not Category.UNKNOWN else []
-    return replace((final or said or causes or known or [told])[0], action=Action.FAIL)
+    if rule is not None and rule.action in _ENDS_THE_JOB:
+        # Of a gang, the newest is not the cause: the others were ended because of it.
+        return next((v for v in known if (v.category, v.action) == (rule.category, rule.action)), told)
+    # A rule of a base document that the table does not know: it has said that no repetition helps.
+    ending = [verdict for verdict in known if verdict.action in _ENDS_THE_JOB]
+    said = [told] if rule is not None else []
+    return replace((ending or said or causes or known or [told])[0], action=Action.FAIL)
 
 
-def _from_words(condition: Condition) -> Verdict:
+def _named_rule(message: str, rules: RuleTable) -> Rule | None:
+    """Give the rule of the table that made Kubernetes fail the Job, by what its message names."""
+    if match := _CODE_MESSAGE.search(message):
+        return rules.for_exit_code(int(match[1]))
+    if match := _CONDITION_MESSAGE.search(message):
+        return rules.for_condition(match[1])
+    return None
+
+
+def _from_words(condition: Condition, rule: Rule | None) -> Verdict:
     """Give the verdict when no pod was seen to end: what the Job's message tells."""
     said = f"{condition.reason or 'no reason'}: {condition.message or 'no message'}"
-    match = _POLICY_MESSAGE.search(condition.message)
-    rule = rule_for_exit_code(int(match[1])) if match else None
     return Verdict(
         category=rule.category if rule else Category.UNKNOWN,
         owner=rule.owner if rule else Owner.INFRASTRUCTURE,
@@ -139,7 +163,7 @@ def _gone(observation: Observation, policy: Policy, attempts: tuple[Attempt, ...
     job = observation.job
     target = job.condition("FailureTarget") if job is not None else None
     if target is not None:
-        return _failed(target, attempts)
+        return _failed(target, attempts, policy.rules)
     if _all_succeeded(observation):
         return _completed(observation, policy, attempts)
     final = next((a.verdict for a in attempts if a.verdict is not None and a.verdict.action is Action.FAIL), None)

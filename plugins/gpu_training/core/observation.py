@@ -21,7 +21,7 @@ _JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 class JobObservation:
     """One Job.
 
-    :param suspended_at: since when it holds no pods; None when its controller has not suspended it, or did not say when.
+    :param suspended_at: since when it holds no pods; None when it is not suspended yet, or did not say since when.
     :param completions: pods that have to succeed; None when the Job does not say.
     :param conditions: those that hold.
     """
@@ -65,15 +65,22 @@ class Observation:
     :param job: as it was last seen; None when it never was.
     :param pods: by age; those that are gone as they were last seen.
     :param gone: whether the API server confirmed, by UID, that there is no such Job any more.
+    :param findings: pod name -> name of the failure rule that its log matches.
     """
 
     job: JobObservation | None
     pods: tuple[PodObservation, ...] = ()
     gone: bool = False
+    findings: Mapping[str, str] = field(default_factory=dict)
 
 
 def observe(
-    job: object, pods: Iterable[object], *, gone_pods: Iterable[object] = (), gone: bool = False
+    job: object,
+    pods: Iterable[object],
+    *,
+    gone_pods: Iterable[object] = (),
+    gone: bool = False,
+    findings: Mapping[str, str] | None = None,
 ) -> Observation:
     """Give the observation of a Job's documents.
 
@@ -81,6 +88,7 @@ def observe(
     :param pods: live pods, in any order. Those that belong to another Job, or to none, are left out.
     :param gone_pods: pods that the API server no longer has, as they were last seen.
     :param gone: whether the Job itself is confirmed to be gone.
+    :param findings: what the pods' logs say, as :class:`~gpu_training.core.log_matcher.LogMatcher` gives it.
     """
     seen_job = observe_job(job) if job is not None else None
     seen: dict[str, PodObservation] = {}
@@ -89,7 +97,7 @@ def observe(
             if seen_job is None or _controller_uid(document) == seen_job.uid:
                 pod = observe_pod(document, gone=is_gone)
                 seen[pod.uid or pod.name] = pod
-    return Observation(job=seen_job, pods=tuple(sorted(seen.values(), key=_age)), gone=gone)
+    return Observation(job=seen_job, pods=tuple(sorted(seen.values(), key=_age)), gone=gone, findings=findings or {})
 
 
 def _controller_uid(document: object) -> str:
@@ -128,3 +136,9 @@ def observe_job(document: object) -> JobObservation:
         annotations=texts(metadata, "annotations"),
         conditions=conditions,
     )
+
+
+def image_of(observation: Observation) -> str:
+    """Give the digest reference that a node reported for the training container; "" when none did."""
+    found = (pod.training.image_id for pod in reversed(observation.pods) if pod.training is not None)
+    return next((image for image in found if image), "")

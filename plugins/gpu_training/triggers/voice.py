@@ -8,6 +8,7 @@ from typing import Final
 from gpu_training.contract import Progress, parse_progress
 from gpu_training.core import progress_text
 from gpu_training.core.decide import Outcome
+from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.phase import Wait
 from gpu_training.task_log import TaskLog
@@ -20,10 +21,12 @@ class Voice:
     """Writes to one task log.
 
     :param log: the task's.
+    :param matcher: what looks for the failure rules' patterns in the training container's lines; None for nothing.
     """
 
-    def __init__(self, log: TaskLog) -> None:
+    def __init__(self, log: TaskLog, matcher: LogMatcher | None = None) -> None:
         self._log = log
+        self._matcher = matcher
         self._said: Wait | None = None
         self._said_at = 0.0
         self._trouble: str | None = None
@@ -56,6 +59,8 @@ class Voice:
 
     def line(self, pod: str, container: str, text: str) -> None:
         """Say a pod's line; a progress line as words, at most every so often."""
+        if self._matcher is not None and container == TRAINING_CONTAINER:
+            self._matcher.feed(pod, text)
         progress = parse_progress(text) if container == TRAINING_CONTAINER else None
         if progress is not None:
             self._progress = progress

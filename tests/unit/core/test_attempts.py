@@ -22,10 +22,12 @@ from tests.unit.core.kubernetes_documents import (
 
 from gpu_training.core.attempts import attempts_of, total_gpu_seconds
 from gpu_training.core.observation import observe
+from gpu_training.rule_table import built_in_rules
 
 pytestmark = pytest.mark.core
 
 NOW = moment(100)
+RULES = built_in_rules()
 _LOST = pod("Failed", container(running()), conditions=[disruption(60, "DeletionByPodGC")])
 
 ROWS: list[tuple[str, Document, list[Document], list[Document], float, bool]] = [
@@ -65,7 +67,7 @@ ROWS: list[tuple[str, Document, list[Document], list[Document], float, bool]] = 
 def test_gpu_seconds_are_counted_from_the_binding_to_the_end(
     document: Document, pods: list[Document], gone_pods: list[Document], gpu_seconds: float, estimated: bool
 ) -> None:
-    [attempt] = attempts_of(observe(document, pods, gone_pods=gone_pods), NOW)
+    [attempt] = attempts_of(observe(document, pods, gone_pods=gone_pods), NOW, RULES)
     assert (attempt.gpu_seconds, attempt.estimated) == (gpu_seconds, estimated)
 
 
@@ -84,7 +86,7 @@ def test_an_attempt_says_from_when_to_when_it_held_which_pod(
     document: Document, gone: bool, started: int | None, ended: int | None
 ) -> None:
     seen = observe(job(), [] if gone else [document], gone_pods=[document] if gone else [])
-    [attempt] = attempts_of(seen, NOW)
+    [attempt] = attempts_of(seen, NOW, RULES)
     assert (attempt.uid, attempt.gpus) == (document["metadata"]["uid"], 1)
     assert attempt.started_at == (None if started is None else moment(started))
     assert attempt.ended_at == (None if ended is None else moment(ended))
@@ -94,7 +96,7 @@ def test_a_pod_whose_end_was_not_seen_is_not_charged_beside_its_replacement() ->
     """The replacement is made after its predecessor has ended: podReplacementPolicy Failed."""
     vanished = pod("Running", container(running()), name="a")
     replacement = pod("Running", container(running()), name="b", created=31, scheduled=32)
-    attempts = attempts_of(observe(job(), [replacement], gone_pods=[vanished]), NOW)
+    attempts = attempts_of(observe(job(), [replacement], gone_pods=[vanished]), NOW, RULES)
     assert [(a.number, a.pod, a.gpu_seconds, a.estimated) for a in attempts] == [
         (1, "a", 30, True),
         (2, "b", 68, False),
@@ -106,10 +108,10 @@ def test_ranks_that_run_side_by_side_bound_nothing_of_each_other() -> None:
     gang = job(spec={"parallelism": 2, "completions": 2})
     vanished = pod("Running", container(running()), name="a", index=0)
     other = pod("Running", container(running()), name="b", index=1, created=31, scheduled=32)
-    assert attempts_of(observe(gang, [other], gone_pods=[vanished]), NOW)[0].gpu_seconds == 99
+    assert attempts_of(observe(gang, [other], gone_pods=[vanished]), NOW, RULES)[0].gpu_seconds == 99
 
 
 def test_a_binding_without_a_condition_is_taken_from_the_kubelets_start() -> None:
     document = succeeded_pod()
     document["status"]["conditions"] = [condition("Ready", status="False")]
-    assert attempts_of(observe(complete(), [document]), NOW)[0].gpu_seconds == 10
+    assert attempts_of(observe(complete(), [document]), NOW, RULES)[0].gpu_seconds == 10

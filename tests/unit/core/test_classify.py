@@ -1,4 +1,4 @@
-"""What an attempt's end means, row by row."""
+"""What an attempt's end means, row by row of the built-in rules, and of a team's before them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ from tests.unit.core.kubernetes_documents import (
 )
 
 from gpu_training.contract import ExitCode, Result, ResultStatus, render_result
-from gpu_training.core.classify import RULES, classify_pod
-from gpu_training.core.failure_policy import build_failure_policy
+from gpu_training.core.classify import classify_pod
 from gpu_training.core.pods import observe_pod
+from gpu_training.core.rule_documents import parse_team_rules
+from gpu_training.core.rules import RuleTable
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
+from gpu_training.rule_table import built_in_rules, rules_for
 
 pytestmark = pytest.mark.core
 
 _EVICTED = [disruption(9)]
 
 
-def verdict_of(document: Document, *, gone: bool = False) -> Verdict:
-    verdict = classify_pod(observe_pod(document, gone=gone))
+def verdict_of(
+    document: Document, *, gone: bool = False, rules: RuleTable | None = None, finding: str | None = None
+) -> Verdict:
+    verdict = classify_pod(observe_pod(document, gone=gone), rules or built_in_rules(), finding=finding)
     assert verdict is not None
     return verdict
 
@@ -48,8 +52,9 @@ ROWS: list[tuple[str, Document, Category, Owner, Action]] = [
     ("killed", failed_pod(137), Category.KILLED, Owner.INFRASTRUCTURE, Action.RETRY),
     ("deleted by hand", failed_pod(143, deleting=True), Category.KILLED, Owner.INFRASTRUCTURE, Action.RETRY),
     # Out of memory: of the whole container, and of a child whose parent noticed.
-    ("OOM", failed_pod(137, reason="OOMKilled"), Category.OUT_OF_MEMORY, Owner.CONFIGURATION, Action.RETRY),
-    ("OOM of a child", failed_pod(1, reason="OOMKilled"), Category.OUT_OF_MEMORY, Owner.CONFIGURATION, Action.RETRY),
+    ("OOM", failed_pod(137, reason="OOMKilled"), Category.OUT_OF_MEMORY, Owner.CONFIGURATION, Action.RETRY_LARGER),
+    ("OOM of a child", failed_pod(1, reason="OOMKilled"),
+     Category.OUT_OF_MEMORY, Owner.CONFIGURATION, Action.RETRY_LARGER),
     ("a code of ours comes before OOMKilled", failed_pod(82, reason="OOMKilled"),
      Category.CUDA_OUT_OF_MEMORY, Owner.APPLICATION, Action.FAIL),
     ("command not found", pod("Failed", container(terminated(128, reason="StartError", started=None))),
@@ -59,7 +64,17 @@ ROWS: list[tuple[str, Document, Category, Owner, Action]] = [
     ("the pod's own deadline, SIGTERM trapped", failed_pod(7, status={"reason": "DeadlineExceeded"}),
      Category.DEADLINE_EXCEEDED, Owner.CONFIGURATION, Action.FAIL),
     ("turned away by the node", pod("Failed", scheduled=None, status={"reason": "NodeAffinity", "message": "rejected"}),
-     Category.ADMISSION_FAILED, Owner.INFRASTRUCTURE, Action.RETRY),
+     Category.ADMISSION_FAILED, Owner.INFRASTRUCTURE, Action.WAIT),
+    ("turned away by the device plugin", pod("Failed", status={"reason": "UnexpectedAdmissionError"}),
+     Category.ADMISSION_FAILED, Owner.INFRASTRUCTURE, Action.WAIT),
+    ("the pod's own deadline, before it had containers", pod("Failed", status={"reason": "DeadlineExceeded"}),
+     Category.DEADLINE_EXCEEDED, Owner.CONFIGURATION, Action.FAIL),
+    ("turned away once its kubelet had started again", failed_pod(137, status={"reason": "UnexpectedAdmissionError"}),
+     Category.ADMISSION_FAILED, Owner.INFRASTRUCTURE, Action.WAIT),
+    ("put out before it had containers", pod("Failed", status={"reason": "Evicted"}),
+     Category.ADMISSION_FAILED, Owner.INFRASTRUCTURE, Action.WAIT),
+    ("any other reason of a pod that had containers", failed_pod(1, status={"reason": "Evicted"}),
+     Category.APPLICATION_ERROR, Owner.APPLICATION, Action.RETRY),
     # Disruptions come first, whatever the program made of its SIGTERM.
     ("evicted", failed_pod(143, conditions=_EVICTED), Category.DISRUPTED, Owner.INFRASTRUCTURE, Action.WAIT),
     ("evicted, checkpoint taken", failed_pod(85, conditions=_EVICTED),
@@ -104,7 +119,7 @@ def test_an_end_has_a_category_an_owner_and_an_action(
     ],
 )
 def test_what_goes_on_and_what_succeeded_has_no_verdict(document: Document) -> None:
-    assert classify_pod(observe_pod(document)) is None
+    assert classify_pod(observe_pod(document), built_in_rules(), finding="gpu-hardware") is None
 
 
 def test_a_pod_that_is_being_evicted_is_judged_while_it_still_runs() -> None:
@@ -168,34 +183,80 @@ def test_every_exit_code_of_the_contract_has_a_row(code: ExitCode) -> None:
     assert verdict_of(failed_pod(code)).category.value == code.name.lower()
 
 
-def applied(policy: dict[str, Any], document: Document) -> str:
-    """Give what the Job controller does with a failed pod: the action of the first rule that matches, else Count."""
-    status = document["status"]
-    codes = {
-        entry["state"]["terminated"]["exitCode"]
-        for entry in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
-        if "terminated" in entry["state"]
+@pytest.mark.parametrize(
+    ("document", "finding", "category", "action"),
+    [
+        # More is known than that the program ended, or that somebody killed it.
+        (failed_pod(1), "gpu-hardware", Category.GPU_HARDWARE, Action.RETRY_ELSEWHERE),
+        (failed_pod(134), "communication-timeout", Category.COMMUNICATION_TIMEOUT, Action.RETRY),
+        (failed_pod(137), "cuda-out-of-memory", Category.CUDA_OUT_OF_MEMORY, Action.FAIL),
+        (pod("Failed"), "gpu-hardware", Category.GPU_HARDWARE, Action.RETRY_ELSEWHERE),
+        # The cluster has acted on these before anybody could read a log.
+        (failed_pod(84), "gpu-hardware", Category.COMMUNICATION_TIMEOUT, Action.RETRY),
+        (failed_pod(83), "communication-timeout", Category.NAN_LOSS, Action.FAIL),
+        (failed_pod(1, conditions=_EVICTED), "gpu-hardware", Category.DISRUPTED, Action.WAIT),
+        # Reasons and log patterns go by the table's order.
+        (failed_pod(137, reason="OOMKilled"), "cuda-out-of-memory", Category.OUT_OF_MEMORY, Action.RETRY_LARGER),
+        # What is no rule's name, or a rule's that no log can tell.
+        (failed_pod(1), "no-such-rule", Category.APPLICATION_ERROR, Action.RETRY),
+        (failed_pod(1), "out-of-memory", Category.APPLICATION_ERROR, Action.RETRY),
+        (failed_pod(1), "", Category.APPLICATION_ERROR, Action.RETRY),
+    ],
+)
+def test_what_the_log_says_comes_after_what_the_cluster_can_match(
+    document: Document, finding: str, category: Category, action: Action
+) -> None:
+    verdict = verdict_of(document, finding=finding)
+    assert (verdict.category, verdict.action) == (category, action)
+
+
+def test_a_verdict_by_the_log_says_so() -> None:
+    summary = verdict_of(failed_pod(1), finding="gpu-hardware").summary
+    assert summary.endswith("container training exited with 1; its log says so: gpu-hardware")
+    assert "its log" not in verdict_of(failed_pod(84), finding="gpu-hardware").summary
+
+
+def team(**matchers: Any) -> RuleTable:
+    row = {
+        "name": "ours",
+        "category": "application_error",
+        "owner": "application",
+        "action": "fail",
+        "remedy": "ask the team",
+        **matchers,
     }
-    for rule in policy["rules"]:
-        conditions = rule.get("onPodConditions", ())
-        if any(c["type"] == p["type"] and c["status"] == p["status"] for c in status["conditions"] for p in conditions):
-            return str(rule["action"])
-        if codes - {0} & set(rule.get("onExitCodes", {}).get("values", ())):
-            return str(rule["action"])
-    return "Count"
+    return rules_for(parse_team_rules([row], "r"))
 
 
-_ACTION = {"FailJob": Action.FAIL, "Ignore": Action.WAIT, "Count": Action.RETRY}
+@pytest.mark.parametrize(
+    ("matchers", "document", "holds"),
+    [
+        ({"exit_codes": [91]}, failed_pod(91), True),
+        ({"exit_codes": [91]}, failed_pod(92), False),
+        ({"exit_codes": [137]}, failed_pod(137, reason="OOMKilled"), True),
+        ({"exit_codes": [84], "overrides": ["communication-timeout"]}, failed_pod(84), True),
+        ({"pod_conditions": ["GpuLost"]}, failed_pod(83, conditions=[condition("GpuLost")]), True),
+        ({"pod_conditions": ["GpuLost"]}, failed_pod(83, conditions=[condition("GpuLost", status="False")]), False),
+        ({"container_reasons": ["ContainerStatus*"]}, failed_pod(137, reason="ContainerStatusUnknown"), True),
+        ({"container_reasons": ["OOMKilled"], "overrides": ["out-of-memory"]}, failed_pod(1, reason="OOMKilled"), True),
+        ({"pod_reasons": ["Preempting"]}, failed_pod(143, status={"reason": "Preempting"}), True),
+        ({"pod_reasons": ["*"], "overrides": ["pod-deadline", "admission-failed"]}, failed_pod(143), False),
+        ({"admission_reasons": ["OutOf*"]}, pod("Failed", status={"reason": "OutOfcpu"}), True),
+        ({"admission_reasons": ["OutOf*"]}, pod("Failed", status={"reason": "NodeAffinity"}), False),
+        ({"admission_reasons": ["Evicted"]}, failed_pod(1, status={"reason": "Evicted"}), False),
+        # Disruptions stay first.
+        ({"exit_codes": [91]}, failed_pod(91, conditions=_EVICTED), False),
+        ({"pod_conditions": ["GpuLost"]}, failed_pod(1, conditions=[condition("GpuLost"), *_EVICTED]), False),
+    ],
+)
+def test_a_teams_rule_comes_before_the_built_in_ones(matchers: Any, document: Document, holds: bool) -> None:
+    assert (verdict_of(document, rules=team(**matchers)).remedy == "ask the team") is holds
 
 
-@pytest.mark.case("C026")
-@pytest.mark.parametrize("conditions", [[], _EVICTED], ids=["undisturbed", "evicted"])
-@pytest.mark.parametrize("code", [rule.exit_code for rule in RULES if rule.exit_code is not None])
-def test_both_layers_say_the_same_of_an_exit_code(code: int, conditions: list[Document]) -> None:
-    document = failed_pod(code, conditions=conditions)
-    assert verdict_of(document).action is _ACTION[applied(build_failure_policy(), document)]
-    beside = pod("Failed", container(terminated(1)), container(terminated(code), name="proxy"), conditions=conditions)
-    assert verdict_of(beside).action is _ACTION[applied(build_failure_policy(), beside)]
+def test_a_teams_log_pattern_comes_before_the_built_in_reasons() -> None:
+    table = team(log_patterns=["loader died"])
+    assert verdict_of(failed_pod(137, reason="OOMKilled"), rules=table, finding="ours").remedy == "ask the team"
+    assert verdict_of(failed_pod(83), rules=table, finding="ours").category is Category.NAN_LOSS
 
 
 def test_a_condition_of_another_kind_disturbs_no_verdict() -> None:

@@ -9,6 +9,7 @@ from gpu_training.core.contact import Silence, listen, out_of_contact
 from gpu_training.core.decide import OutcomeKind
 from gpu_training.core.observation import observe
 from gpu_training.core.verdict import Action, Category, Owner
+from gpu_training.rule_table import built_in_rules
 
 pytestmark = pytest.mark.core
 
@@ -39,7 +40,7 @@ def test_a_silence_lasts_from_its_first_trouble_to_the_next_contact(
 
 
 def test_the_verdict_says_how_long_why_and_what_to_check() -> None:
-    outcome = out_of_contact(observe(job(), []), SINCE_100, clock=701.0, now=moment(100))
+    outcome = out_of_contact(observe(job(), []), SINCE_100, rules=built_in_rules(), clock=701.0, now=moment(100))
 
     assert outcome.kind is OutcomeKind.LOST
     assert outcome.verdict is not None
@@ -53,7 +54,7 @@ def test_the_verdict_says_how_long_why_and_what_to_check() -> None:
 
 def test_an_attempt_that_still_ran_is_not_told_as_one_that_succeeded() -> None:
     seen = observe(job(), [failed_pod(1), pod("Running", container(running()), name="second", created=20)])
-    outcome = out_of_contact(seen, SINCE_100, clock=701.0, now=moment(100))
+    outcome = out_of_contact(seen, SINCE_100, rules=built_in_rules(), clock=701.0, now=moment(100))
     verdicts = [attempt.verdict.category for attempt in outcome.attempts if attempt.verdict is not None]
 
     assert sorted(verdicts) == sorted([Category.UNREACHABLE, Category.APPLICATION_ERROR])

@@ -28,13 +28,17 @@ from gpu_training.contract import RESULT_LIMIT_BYTES, Result, ResultStatus, rend
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.observation import observe
 from gpu_training.core.phase import Phase, Wait
+from gpu_training.core.rule_documents import parse_team_rules
 from gpu_training.core.verdict import Action, Category, Owner
+from gpu_training.rule_table import built_in_rules, rules_for
 
 pytestmark = pytest.mark.core
 
 NOW = moment(100)
-ANY_RESULT = Policy(result_required=False)
+DEFAULT = Policy(rules=built_in_rules())
+ANY_RESULT = Policy(rules=built_in_rules(), result_required=False)
 _DELETED = {"deletionTimestamp": "2026-11-30T19:24:20Z", "finalizers": ["foregroundDeletion"]}
+_XID = "gpu-hardware"
 _INSUFFICIENT = (
     "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: 0/1 nodes are available: "
     "1 No preemption victims found for incoming pod."
@@ -50,13 +54,13 @@ def ends(
     gone: bool = False,
     policy: Policy | None = None,
 ) -> Outcome:
-    decision = decide(observe(job_document, pods, gone_pods=gone_pods, gone=gone), policy or Policy(), NOW)
+    decision = decide(observe(job_document, pods, gone_pods=gone_pods, gone=gone), policy or DEFAULT, NOW)
     assert isinstance(decision, Outcome), decision
     return decision
 
 
 def waits(job_document: Document | None, pods: Sequence[Document] = (), gone_pods: Sequence[Document] = ()) -> Wait:
-    decision = decide(observe(job_document, pods, gone_pods=gone_pods), Policy(), NOW)
+    decision = decide(observe(job_document, pods, gone_pods=gone_pods), DEFAULT, NOW)
     assert isinstance(decision, Wait), decision
     return decision
 
@@ -201,6 +205,9 @@ def test_failed_is_explained_by_the_attempt_that_failed() -> None:
          Category.APPLICATION_ERROR),
         ([failed_pod(143, name="a", conditions=[disruption(9)])], Category.DISRUPTED),
         ([pod("Failed", scheduled=None, status={"reason": "OutOfmemory"})], Category.ADMISSION_FAILED),
+        # Turned away after it had failed by itself: that a node was full explains nothing.
+        ([failed_pod(1, name="a"), pod("Failed", name="b", created=20, status={"reason": "OutOfcpu"})],
+         Category.APPLICATION_ERROR),
     ],
 )  # fmt: skip
 def test_of_several_attempts_the_newest_that_failed_by_itself_explains(
@@ -221,6 +228,9 @@ _POLICY_WORDS = "Container training for pod gpu-training/x failed with exit code
         # Newest is not the cause: the other rank was ended because of it.
         ([failed_pod(83, index=1, name="a"), failed_pod(1, index=0, name="b", created=1)],
          83, Category.NAN_LOSS, Owner.APPLICATION),
+        # Of two that end the Job, the one that Kubernetes named.
+        ([failed_pod(81, index=1, name="a"), failed_pod(83, index=0, name="b", created=1)],
+         81, Category.BAD_DATA, Owner.APPLICATION),
         # The pods went with their node; the Job's message still tells.
         ([], 81, Category.BAD_DATA, Owner.APPLICATION),
         ([], 42, Category.UNKNOWN, Owner.INFRASTRUCTURE),
@@ -234,6 +244,50 @@ def test_what_a_rule_failed_is_never_worth_a_repetition(
     verdict = ends(failed("PodFailurePolicy", _POLICY_WORDS.format(code)), pods).verdict
     assert verdict is not None
     assert (verdict.category, verdict.owner, verdict.action) == (category, owner, Action.FAIL)
+
+
+_BY_HARDWARE = {
+    "name": "dead-gpu",
+    "category": "gpu_hardware",
+    "owner": "infrastructure",
+    "action": "retry_elsewhere",
+    "remedy": "have the GPU looked at",
+    "exit_codes": [91],
+    "pod_conditions": ["GpuLost"],
+}
+_CONDITION_WORDS = "Pod gpu-training/x has condition GpuLost matching FailJob rule at index 1"
+
+
+@pytest.mark.parametrize(
+    ("pods", "words"),
+    [
+        ([failed_pod(91)], _POLICY_WORDS.format(91)),
+        ([], _POLICY_WORDS.format(91)),
+        ([failed_pod(1, conditions=[condition("GpuLost")])], _CONDITION_WORDS),
+        ([], _CONDITION_WORDS),
+        # The others of a gang are ended because of it, and tell less.
+        ([failed_pod(91, name="a", index=0), failed_pod(83, name="b", index=1, created=1)], _POLICY_WORDS.format(91)),
+    ],
+)
+def test_a_rule_that_failed_the_job_for_the_sake_of_another_node_is_worth_a_repetition(
+    pods: list[Document], words: str
+) -> None:
+    policy = Policy(rules=rules_for(parse_team_rules([_BY_HARDWARE], "r")))
+    verdict = ends(failed("PodFailurePolicy", words), pods, policy=policy).verdict
+    assert verdict is not None
+    assert (verdict.category, verdict.action) == (Category.GPU_HARDWARE, Action.RETRY_ELSEWHERE)
+
+
+def test_what_the_log_says_explains_a_failed_job() -> None:
+    seen = observe(failed(), [failed_pod(1, name="a"), failed_pod(1, name="b", created=20)], findings={"b": _XID})
+    outcome = decide(seen, DEFAULT, NOW)
+    assert isinstance(outcome, Outcome)
+    assert outcome.verdict is not None
+    assert (outcome.verdict.category, outcome.verdict.action) == (Category.GPU_HARDWARE, Action.RETRY_ELSEWHERE)
+    assert [a.verdict.category for a in outcome.attempts if a.verdict] == [
+        Category.APPLICATION_ERROR,
+        Category.GPU_HARDWARE,
+    ]
 
 
 def test_a_failed_job_without_pods_is_explained_by_its_own_words() -> None:

@@ -25,6 +25,7 @@ from tests.unit.core.kubernetes_documents import (
 
 from gpu_training.core.decide import Outcome, Policy, decide
 from gpu_training.core.observation import observe
+from gpu_training.rule_table import built_in_rules
 
 pytestmark = pytest.mark.core
 
@@ -47,6 +48,8 @@ SHAPES: list[dict[str, Any]] = [
     succeeded_pod("", conditions=[disruption(9)]),
     failed_pod(1),
     failed_pod(83),
+    failed_pod(137, reason="OOMKilled"),
+    pod("Failed", status={"reason": "OutOfcpu"}),
     failed_pod(143, conditions=[disruption(9)]),
     pod("Running", container(running())),
     pod("Pending", scheduled=None),
@@ -62,7 +65,7 @@ def _named(shapes: list[Document]) -> list[Document]:
 
 pods = st.lists(st.sampled_from(SHAPES), max_size=4).map(_named)
 jobs = st.sampled_from(JOBS)
-policies = st.sampled_from([Policy(), Policy(result_required=False)])
+policies = st.sampled_from([Policy(rules=built_in_rules()), Policy(rules=built_in_rules(), result_required=False)])
 later = st.floats(min_value=0, max_value=1e7)
 
 

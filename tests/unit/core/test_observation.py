@@ -46,6 +46,11 @@ def test_a_job_is_read_with_its_counts_marks_and_final_condition() -> None:
     assert seen.labels == {"gpu-training.io/model": "flight-delay"}
 
 
+def test_what_logs_say_is_handed_on() -> None:
+    assert observe(job(), [], findings={"p": "out-of-memory"}).findings == {"p": "out-of-memory"}
+    assert observe(job(), []).findings == {}
+
+
 def test_a_suspended_job_has_no_start() -> None:
     document = job(
         condition("Suspended", reason="JobSuspended", message="Job suspended"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,11 +38,15 @@ from gpu_training.core.manifest import build_job
 from gpu_training.core.observation import observe
 from gpu_training.core.phase import Wait
 from gpu_training.core.quantity import parse_quantity
+from gpu_training.core.rule_documents import parse_rules, parse_team_rules
+from gpu_training.core.rules import RuleTable
 from gpu_training.core.spec import parse_training_spec
+from gpu_training.rule_table import built_in_rules, rules_for
 
 pytestmark = pytest.mark.core
 
 LONGEST_MESSAGE = 1500
+RULES = built_in_rules()
 
 jobs = damaged(
     job(),
@@ -60,6 +65,7 @@ pods = damaged(
     succeeded_pod(index=1),
 )
 moments = st.floats(min_value=0, max_value=4e9)
+findings = st.sampled_from(["gpu-hardware", "disrupted", "no such rule", ""])
 
 
 def answer_of(call: Callable[[], Any], refusal: type[GpuTrainingError]) -> Any:
@@ -78,13 +84,13 @@ def test_a_training_document_is_a_spec_or_refused(document: Any, templates: bool
     assert str(answer).isprintable() or not isinstance(answer, ConfigurationError)
 
 
-@given(jobs, st.lists(pods, max_size=3), st.lists(pods, max_size=2), st.booleans(), st.booleans(), moments)
+@given(jobs, st.lists(pods, max_size=3), st.lists(pods, max_size=2), st.booleans(), st.booleans(), moments, findings)
 def test_any_documents_are_observed_and_decided(
-    job_document: Any, live: list[Any], gone_pods: list[Any], gone: bool, required: bool, now: float
+    job_document: Any, live: list[Any], gone_pods: list[Any], gone: bool, required: bool, now: float, found: str
 ) -> None:
-    decision = decide(
-        observe(job_document, live, gone_pods=gone_pods, gone=gone), Policy(result_required=required), now
-    )
+    seen = observe(job_document, live, gone_pods=gone_pods, gone=gone)
+    seen = replace(seen, findings={pod.name: found for pod in seen.pods})
+    decision = decide(seen, Policy(rules=RULES, result_required=required), now)
     if isinstance(decision, Wait):
         assert decision.detail
         return
@@ -99,7 +105,7 @@ def test_any_documents_are_observed_and_decided(
 
 @given(anything, st.lists(anything, max_size=2))
 def test_documents_that_are_nothing_of_the_kind_are_no_success(job_document: Any, live: list[Any]) -> None:
-    decision = decide(observe(job_document, live), Policy(), moment(0))
+    decision = decide(observe(job_document, live), Policy(rules=RULES), moment(0))
     assert not (isinstance(decision, Outcome) and decision.kind is OutcomeKind.SUCCEEDED)
 
 
@@ -108,7 +114,7 @@ def test_gpu_seconds_are_never_negative_and_never_fall(
     job_document: Any, live: list[Any], gone_pods: list[Any], one: float, other: float
 ) -> None:
     seen = observe(job_document, live, gone_pods=gone_pods)
-    before, after = (attempts_of(seen, now) for now in sorted((one, other)))
+    before, after = (attempts_of(seen, now, RULES) for now in sorted((one, other)))
     assert len(before) == len(after)
     for earlier, later in zip(before, after, strict=True):
         assert 0 <= earlier.gpu_seconds <= later.gpu_seconds
@@ -174,13 +180,13 @@ def test_a_data_version_is_one_or_refused(document: Any) -> None:
 
 SPEC = spec(volumes=[{"name": "v", "mount_path": "/v", "claim": "c"}], environment_from_secrets=["s"])
 IDENTITY = identity(SPEC)
-JOB = build_job({"spec": {"template": {"spec": {"initContainers": [{"name": "i"}]}}}}, SPEC, IDENTITY, SETTINGS)
+JOB = build_job({"spec": {"template": {"spec": {"initContainers": [{"name": "i"}]}}}}, SPEC, IDENTITY, SETTINGS, RULES)
 
 
 @given(damaged(JOB))
 def test_a_base_is_built_upon_or_refused(base: Any) -> None:
     body = base if isinstance(base, dict) else {}
-    built = answer_of(lambda: build_job(body, SPEC, IDENTITY, SETTINGS), ConfigurationError)
+    built = answer_of(lambda: build_job(body, SPEC, IDENTITY, SETTINGS, RULES), ConfigurationError)
     if isinstance(built, ConfigurationError):
         return
     assert built["metadata"]["name"] == JOB["metadata"]["name"]
@@ -190,6 +196,41 @@ def test_a_base_is_built_upon_or_refused(base: Any) -> None:
     assert [c["resources"] for c in training[:1]] == [
         {"requests": {**SPEC.resources.requests}, "limits": {**SPEC.resources.limits}}
     ]
+
+
+TEAM = [
+    {
+        "name": "broken-loader",
+        "category": "bad_data",
+        "owner": "application",
+        "action": "retry_elsewhere",
+        "remedy": "read the loader's log",
+        "exit_codes": [7, 84],
+        "pod_conditions": ["GpuLost"],
+        "container_reasons": ["OOM*"],
+        "pod_reasons": ["Evicted"],
+        "admission_reasons": ["OutOf*"],
+        "log_patterns": ["loader * died", "NCCL*timed out"],
+        "overrides": ["communication-timeout", "out-of-memory"],
+    }
+]
+
+
+@given(damaged(TEAM))
+def test_a_teams_rules_are_rules_or_refused(document: Any) -> None:
+    team = answer_of(lambda: parse_team_rules(document, "r"), ConfigurationError)
+    if isinstance(team, ConfigurationError):
+        return
+    table = answer_of(lambda: rules_for(team, "r"), ConfigurationError)
+    if isinstance(table, RuleTable):
+        assert parse_rules(json.loads(json.dumps(table.to_document())), "r") == table
+
+
+@given(damaged(RULES.to_document()))
+def test_a_table_is_one_or_refused(document: Any) -> None:
+    table = answer_of(lambda: parse_rules(document, "r"), ConfigurationError)
+    if isinstance(table, RuleTable):
+        assert parse_rules(table.to_document(), "r") == table
 
 
 @given(anything | st.text() | st.datetimes() | st.datetimes(timezones=st.timezones()))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpu_training.core.decide import Outcome, OutcomeKind
+from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.phase import Phase, Wait
+from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers import voice as voice_module
 from gpu_training.triggers.voice import Voice
 
@@ -101,6 +103,20 @@ def test_lines_say_whose_they_are_when_the_speaker_changes(clock: Clock) -> None
         "log of pod p, container training:",
         "c",
     ]
+
+
+def test_what_the_training_container_says_is_held_against_the_failure_rules(clock: Clock) -> None:
+    log, matcher = Log(), LogMatcher(built_in_rules())
+    voice = Voice(log, matcher)
+    voice.line("p", "sidecar", "CUDA out of memory")
+    assert matcher.findings == {}
+
+    voice.line("p", "training", "CUDA out of memory")
+    assert matcher.findings == {"p": "cuda-out-of-memory"}
+    assert log.lines[-1] == "CUDA out of memory"
+
+    voice.line("p", "training", PROGRESS % 1)
+    assert matcher.findings == {}
 
 
 def test_only_the_training_container_tells_progress(clock: Clock) -> None:
