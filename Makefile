@@ -47,6 +47,9 @@ test: .venv/.installed ## every tier that this machine can run, a line a tier
 test-%: .venv/.installed ## one tier: core, trainer, unit, dags, cluster, containerd or stack
 	$(PYTHON) tests/run_tiers.py $*
 
+faults: .venv/.installed ## who dies when: 54 trainings with a death in the middle on the whole stack, GPU-seconds and verdict a line. ARGS="deferred"
+	@$(BIN)/python -m tests.stack.faults.run $(ARGS)
+
 cases: .venv/.installed ## faults met in public, a line a case, and whether each holds; THEME=identity,kill; STOCK=1: shows in the stock operator
 	@$(BIN)/python -m tests.run_cases $(if $(THEME),--theme $(THEME)) $(if $(STOCK),--stock)
 
@@ -68,5 +71,5 @@ bench-sandbox: .venv/.installed ## the sandbox: up, memory, down, what is left; 
 bench-scale: .venv/.installed ## 1,000 and 5,000 nodes, 5,000 pods; half an hour. ARGS="--nodes 1000"
 	$(BIN)/python -m bench.scale $(ARGS)
 
-.PHONY: help install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test cases wheel clean \
+.PHONY: help faults install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test cases wheel clean \
 	bench-detect bench-demo bench-sandbox bench-scale
