@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Final
 
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.naming import TaskTry
 from gpu_training.task_log import TaskLog
 
+_log: Final = logging.getLogger(__name__)
 _ENDED: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 _CLEARED: Final = "cleared"
 _REMOVED: Final = "removed"
@@ -39,6 +42,18 @@ def task_states(dag_id: str, run_id: str, task_ids: list[str], *, map_index: int
 def has_ended(state: str) -> bool:
     """Whether nobody waits on the task's Job any more. A cleared task runs again, and adopts its Job."""
     return state in _ENDED
+
+
+async def is_alive(waiter: TaskTry) -> bool:
+    """Whether a task instance still waits, or will again. Without an answer it counts: a Job is not deleted on a guess.
+
+    Works inside a task or a triggerer only.
+    """
+    try:
+        return not has_ended(await asyncio.to_thread(task_state, waiter))
+    except Exception as error:  # of whatever kind
+        _log.warning("the state of task %s could not be asked for: %s", waiter.task, error)
+        return True
 
 
 def close_run(mlflow_conn_id: str, run_id: str, log: TaskLog, *, killed: bool) -> None:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.cluster
 ALLOWED = [
     *((verb, "batch", "jobs", "") for verb in ("create", "get", "list", "watch", "patch", "delete")),
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create")),
+    *((verb, "", "configmaps", "") for verb in ("get", "create", "update", "list", "delete")),
     ("get", "", "pods", "log"),
 ]
 FORBIDDEN = [
@@ -23,7 +24,8 @@ FORBIDDEN = [
     ("list", "", "secrets", ""),
     ("get", "", "nodes", ""),
     ("list", "", "events", ""),
-    ("get", "", "configmaps", ""),
+    ("watch", "", "configmaps", ""),
+    ("deletecollection", "", "configmaps", ""),
     ("create", "", "serviceaccounts", "token"),
     ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
 ]

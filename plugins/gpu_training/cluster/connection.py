@@ -22,6 +22,7 @@ from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
 DEFAULT_CONNECTION: Final = "kubernetes_gpu"
 JSON: Final = "application/json"
 JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
 TRIES: Final = 4
 _FIRST_PAUSE_S: Final = 0.2
 _CONNECT_S: Final = 10.0

@@ -9,25 +9,15 @@ from time import monotonic
 from typing import Any, Final
 from urllib.parse import quote
 
-from gpu_training.cluster.connection import TRIES, Cluster, Document
+from gpu_training.cluster.connection import TRIES, Cluster, Document, Reply
 from gpu_training.core.errors import ClusterError, ClusterRejected
 from gpu_training.core.events import JobReference
-from gpu_training.core.naming import (
-    ANNOTATION_OWNER,
-    LABEL_DEPLOYMENT,
-    LABEL_TASK,
-    TaskTry,
-    label_value,
-    task_hash,
-)
-from gpu_training.core.observation import observe_job
 
 JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 """Label by which the Job controller marks its pods; never a name, which the next Job may bear, too."""
 
 STRICT: Final = {"fieldValidation": "Strict"}
 """Query that has the API server refuse a field that it does not know."""
-_DELETE_TRIES: Final = 20
 _PAGE: Final = "500"
 
 
@@ -144,40 +134,6 @@ async def wait_gone(cluster: Cluster, job: JobReference, *, limit: float) -> boo
         pause = min(pause * 1.5, 2.0)
 
 
-async def delete_if_owned(cluster: Cluster, job: JobReference, owner: TaskTry, *, tries: int = TRIES) -> bool:
-    """Delete the Job if it is still the one that this very try waits on; another try's Job is left alone.
-
-    :returns: whether it was deleted.
-    """
-    for _ in range(_DELETE_TRIES):
-        document = await read_job(cluster, job.namespace, job.name, tries=tries)
-        if document is None or document["metadata"]["uid"] != job.uid:
-            return False
-        observed = observe_job(document)
-        if observed.deleting or TaskTry.from_text(observed.annotations.get(ANNOTATION_OWNER, "")) != owner:
-            return False
-        version = document["metadata"]["resourceVersion"]
-        if await delete_job(cluster, job, resource_version=version, tries=tries):
-            return True
-    return False
-
-
-async def delete_owned(
-    cluster: Cluster, namespace: str, deployment: str, owner: TaskTry, *, tries: int
-) -> list[Document]:
-    """Delete what this very try waits on, found by its marks: also a Job whose creation was not yet answered.
-
-    :returns: the Jobs that were deleted.
-    """
-    labels = {LABEL_DEPLOYMENT: label_value(deployment), LABEL_TASK: task_hash(deployment, owner)}
-    deleted = []
-    for document in await list_jobs(cluster, namespace, labels, tries=tries):
-        reference = reference_of(document)
-        if not observe_job(document).ended and await delete_if_owned(cluster, reference, owner, tries=tries):
-            deleted.append(document)
-    return deleted
-
-
 async def check_job(cluster: Cluster, document: Document) -> list[str]:
     """Have the API server check a Job and a pod made from its template, creating neither.
 
@@ -193,16 +149,8 @@ async def check_job(cluster: Cluster, document: Document) -> list[str]:
         "POST", jobs_path(namespace), doing=f"check Job {namespace}/{metadata['name']}", query=query, body=document
     )
     remarks = list(reply.warnings)
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {**template["metadata"], "generateName": metadata["name"] + "-", "namespace": namespace},
-        "spec": template["spec"],
-    }
     try:
-        reply = await cluster.request(
-            "POST", pods_path(namespace), doing=f"check a pod of Job {metadata['name']}", query=query, body=pod
-        )
+        reply = await _try_pod(cluster, namespace, metadata["name"], template)
     except ClusterError as error:
         if error.status != 403 or "cannot create resource" not in str(error):
             raise
@@ -210,3 +158,29 @@ async def check_job(cluster: Cluster, document: Document) -> list[str]:
     else:
         remarks += [warning for warning in reply.warnings if warning not in remarks]
     return remarks
+
+
+async def pod_priority(cluster: Cluster, job: JobReference, template: Document) -> int | None:
+    """Give the priority that a pod made from a template would have; None when the account may not try that.
+
+    PriorityClasses are the cluster's, and may not be read from within a namespace; a dry run tells what they mean.
+    """
+    try:
+        reply = await _try_pod(cluster, job.namespace, job.name, template)
+    except ClusterRejected:
+        return None
+    priority = reply.document.get("spec", {}).get("priority", 0)
+    return priority if isinstance(priority, int) else None
+
+
+async def _try_pod(cluster: Cluster, namespace: str, job_name: str, template: Document) -> Reply:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**(template.get("metadata") or {}), "generateName": job_name + "-", "namespace": namespace},
+        "spec": template["spec"],
+    }
+    query = {**STRICT, "dryRun": "All"}
+    return await cluster.request(
+        "POST", pods_path(namespace), doing=f"check a pod of Job {job_name}", query=query, body=pod
+    )

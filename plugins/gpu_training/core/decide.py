@@ -74,8 +74,8 @@ _ENDS_THE_JOB: Final = frozenset({Action.FAIL, Action.RETRY_ELSEWHERE, Action.RE
 def decide(observation: Observation, policy: Policy, now: float) -> Wait | Outcome:
     """Decide what an observation means. Total: whatever the documents held, the answer is one of the two.
 
-    Precedence: a condition of the Job, with the reason for which we had it ended, if we had; then a Job that is gone, by
-    what was last seen of it; then what it is doing.
+    Precedence: a condition of the Job, with the reason for which we had it ended, if we had; then a Job that is gone,
+    by what was last seen of it; then what it is doing.
 
     :param now: seconds since 1970.
     """

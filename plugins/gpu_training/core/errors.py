@@ -74,6 +74,10 @@ class JobNameConflict(ClusterError):
     """An object that is not ours stands under the Job's name. It is never touched."""
 
 
+class LedgerConflict(GpuTrainingError):
+    """What stands under the ledger's name is not ours, or was edited. It is never overwritten."""
+
+
 class StaleTry(GpuTrainingError):
     """A later try of the same task waits on the Job by now: this one has no say in it any more."""
 

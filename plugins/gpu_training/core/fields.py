@@ -157,6 +157,13 @@ class Fields:
             raise self.refuse(name, f"{allowed} is expected")
         return value
 
+    def optional_whole(self, name: str, *, minimum: int, maximum: int, unit: str = "") -> int | None:
+        """Give a whole number as :meth:`whole` does, or None when it is absent."""
+        if self._body.get(name) is None:
+            self._taken.append(name)
+            return None
+        return self.whole(name, minimum=minimum, maximum=maximum, unit=unit)
+
     def flag(self, name: str, default: bool) -> bool:
         """Give true or false; the texts of them are accepted, since templates render to text."""
         value = self.take(name, default)

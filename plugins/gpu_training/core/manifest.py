@@ -12,16 +12,17 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gpu_training.core.affinity import keep_off
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.failure_policy import build_failure_policy
 from gpu_training.core.naming import (
+    ANNOTATION_WAITERS,
     QUEUE_LABEL,
     TRAINING_CONTAINER,
     Identity,
     identity_annotations,
     identity_labels,
     job_name,
-    owner_annotation,
 )
 from gpu_training.core.overlay import (
     Document,
@@ -33,10 +34,13 @@ from gpu_training.core.overlay import (
     settle,
     settle_all,
 )
+from gpu_training.core.placement import Toleration
 from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.rules import RuleTable
 from gpu_training.core.spec import NO_SHARED_MEMORY, TrainingSpec
 from gpu_training.core.training_container import RunSettings, shape_training_container
 from gpu_training.core.volumes import SHARED_MEMORY_VOLUME, Volume, VolumeSource
+from gpu_training.core.waiters import to_text
 
 _JOB: Final = "full_job_spec"
 _JOB_SPEC: Final = f"{_JOB}.spec"
@@ -58,9 +62,12 @@ _CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
 }
 
 
-def build_job(base: Mapping[str, Any], spec: TrainingSpec, identity: Identity, settings: RunSettings) -> Document:
+def build_job(
+    base: Mapping[str, Any], spec: TrainingSpec, identity: Identity, settings: RunSettings, rules: RuleTable
+) -> Document:
     """Give the Job's document. The base is not changed.
 
+    :param rules: the half that Kubernetes can match becomes the Job's podFailurePolicy.
     :raises ConfigurationError: the base contradicts the spec, or what every training needs: pods that never restart in
         place and are replaced only when they have ended.
     """
@@ -68,7 +75,7 @@ def build_job(base: Mapping[str, Any], spec: TrainingSpec, identity: Identity, s
     job["apiVersion"], job["kind"] = "batch/v1", "Job"
     metadata, job_spec = child(job, "metadata", _JOB), child(job, "spec", _JOB)
     _name(metadata, job_spec, spec, identity)
-    _limit(job_spec, spec)
+    _limit(job_spec, spec, settings, rules)
     template = child(job_spec, "template", _JOB_SPEC)
     template_metadata = child(template, "metadata", _TEMPLATE)
     for name in ("name", "generateName", "namespace"):
@@ -83,8 +90,8 @@ def _name(metadata: Document, job_spec: Document, spec: TrainingSpec, identity: 
     metadata["name"] = job_name(identity, indexed=job_spec.get("completionMode") == "Indexed")
     metadata["namespace"] = spec.namespace
     _mark(metadata, identity, _JOB)
-    # On the Job alone: a pod template can not change when a retry adopts the Job and takes its ownership over.
-    metadata["annotations"].update(owner_annotation(identity.owner))
+    # On the Job alone: a pod template can not change when others join or leave.
+    metadata["annotations"][ANNOTATION_WAITERS] = to_text([identity.owner])
     if spec.queue is not None:
         settle(metadata["labels"], QUEUE_LABEL, spec.queue, f"{_JOB}.metadata.labels")
 
@@ -94,7 +101,7 @@ def _mark(metadata: Document, identity: Identity, where: str) -> None:
     child(metadata, "annotations", f"{where}.metadata").update(identity_annotations(identity))
 
 
-def _limit(job_spec: Document, spec: TrainingSpec) -> None:
+def _limit(job_spec: Document, spec: TrainingSpec, settings: RunSettings, rules: RuleTable) -> None:
     values = {
         "podReplacementPolicy": "Failed",
         "activeDeadlineSeconds": spec.deadline_seconds,
@@ -103,7 +110,10 @@ def _limit(job_spec: Document, spec: TrainingSpec) -> None:
     }
     for name, value in values.items():
         settle(job_spec, name, value, _JOB_SPEC)
-    job_spec["podFailurePolicy"] = build_failure_policy(job_spec.get("podFailurePolicy"))
+    # A base may repeat what the spec says; what counts is what is left of the lineage's budget.
+    job_spec["activeDeadlineSeconds"] = settings.deadline_seconds
+    job_spec["backoffLimit"] = settings.backoff_limit
+    job_spec["podFailurePolicy"] = build_failure_policy(job_spec.get("podFailurePolicy"), rules)
     parallelism, completions = job_spec.get("parallelism"), job_spec.get("completions")
     if isinstance(parallelism, int) and isinstance(completions, int) and parallelism > completions:
         raise ConfigurationError(
@@ -122,6 +132,7 @@ def _shape_pod(pod: Document, spec: TrainingSpec, identity: Identity, settings: 
     fill(pod, "automountServiceAccountToken", False)
     fill(pod, "enableServiceLinks", False)
     settle_all(pod, "nodeSelector", spec.node_selector, _POD)
+    keep_off(pod, settings.avoid_nodes, _POD)
     add_missing(pod, "tolerations", _tolerations(spec), _POD)
     if spec.image_pull_secrets:
         add_missing(pod, "imagePullSecrets", [{"name": name} for name in spec.image_pull_secrets], _POD)
@@ -150,12 +161,12 @@ def _containers(pod: Document, spec: TrainingSpec, identity: Identity, settings:
 
 def _tolerations(spec: TrainingSpec) -> list[Document]:
     gpu = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
-    return [gpu, *(_toleration(t.key, t.value, t.effect) for t in spec.tolerations)]
+    return [gpu, *map(_toleration, spec.tolerations)]
 
 
-def _toleration(key: str, value: str, effect: str) -> Document:
-    match = {"operator": "Equal", "value": value} if value else {"operator": "Exists"}
-    return {"key": key, **match, "effect": effect}
+def _toleration(toleration: Toleration) -> Document:
+    match = {"operator": "Equal", "value": toleration.value} if toleration.value else {"operator": "Exists"}
+    return {"key": toleration.key, **match, "effect": toleration.effect}
 
 
 def _volumes(spec: TrainingSpec) -> list[Document]:

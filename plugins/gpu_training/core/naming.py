@@ -21,16 +21,20 @@ LABEL_DEPLOYMENT: Final = PREFIX + "deployment"
 LABEL_LINEAGE: Final = PREFIX + "lineage"
 LABEL_RUN: Final = PREFIX + "run"
 LABEL_TASK: Final = PREFIX + "task"
+LABEL_LEDGER: Final = PREFIX + "ledger"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 ANNOTATION_FINGERPRINT: Final = PREFIX + "fingerprint"
 ANNOTATION_GENERATION: Final = PREFIX + "generation"
 ANNOTATION_DATA_VERSION: Final = PREFIX + "data-version"
 ANNOTATION_DATA_DIGEST: Final = PREFIX + "data-digest"
-ANNOTATION_OWNER: Final = PREFIX + "owner"
-"""The task try that waits on the Job now, as JSON; rewritten when a retry adopts the Job."""
+ANNOTATION_WAITERS: Final = PREFIX + "waiters"
+"""The task tries that wait on the Job now (:mod:`gpu_training.core.waiters`); on the Job alone, since it changes."""
+ANNOTATION_ENDED_BECAUSE: Final = PREFIX + "ended-because"
+"""Why we had Kubernetes end the Job (:mod:`gpu_training.core.orders`)."""
 
 _MAX_NAME: Final = 63
+_PARTS_OF_A_TRY: Final = 5
 _COUNTERS_BELOW: Final = 10**9
 # An Indexed Job's pods append `-<index>`; five digits are the most that Kubernetes' limit on completions leaves useful.
 _INDEX_ROOM: Final = 6
@@ -49,24 +53,38 @@ class TaskTry:
     map_index: int
     try_number: int
 
+    def to_plain(self) -> list[str | int]:
+        """Give the try as plain data."""
+        return [self.dag_id, self.run_id, self.task_id, self.map_index, self.try_number]
+
     def to_text(self) -> str:
-        """Give the canonical JSON text, for an annotation."""
-        return json.dumps(
-            [self.dag_id, self.run_id, self.task_id, self.map_index, self.try_number], separators=(",", ":")
-        )
+        """Give the canonical JSON text."""
+        return json.dumps(self.to_plain(), separators=(",", ":"))
 
     @classmethod
     def from_text(cls, text: str) -> TaskTry | None:
-        """Give the try in a text; None when the text is not one (somebody edited the annotation)."""
+        """Give the try in a text; None when the text is not one."""
         try:
-            dag_id, run_id, task_id, map_index, try_number = json.loads(text)
-        except (ValueError, TypeError, RecursionError):
+            return cls.from_plain(json.loads(text))
+        except (ValueError, RecursionError):
             return None
+
+    @classmethod
+    def from_plain(cls, plain: object) -> TaskTry | None:
+        """Give the try in plain data; None when it is none."""
+        if not isinstance(plain, list) or len(plain) != _PARTS_OF_A_TRY:
+            return None
+        dag_id, run_id, task_id, map_index, try_number = plain
         if not all(isinstance(part, str) for part in (dag_id, run_id, task_id)):
             return None
         if not all(isinstance(part, int) and not isinstance(part, bool) for part in (map_index, try_number)):
             return None
         return cls(dag_id=dag_id, run_id=run_id, task_id=task_id, map_index=map_index, try_number=try_number)
+
+    @property
+    def task(self) -> str:
+        """Canonical text of the task instance, the same for all its tries."""
+        return json.dumps(list(task_key(self)), separators=(",", ":"))
 
     def same_task(self, other: TaskTry | None) -> bool:
         """Whether the other is a try (this one or another) of the same task instance."""
@@ -81,6 +99,9 @@ class Identity:
     :param fingerprint: `sha256:<hex>` of :func:`fingerprint`.
     :param generation: counter in the lineage, from 1; below a billion, so that names always fit.
     :param number: number of the Job in the lineage, from 1; below a billion, too.
+    :param owner: the task try that has the Job made.
+    :param shared: whether other runs may share the work: not so where the image is known by a tag alone, which may mean
+        another image tomorrow.
     """
 
     model: str
@@ -91,6 +112,13 @@ class Identity:
     data_version: str
     data_digest: str
     owner: TaskTry
+    shared: bool = True
+
+    @property
+    def lineage(self) -> str:
+        """The 16 hex digits that stand for the lineage in names and labels."""
+        run = None if self.shared else (self.owner.dag_id, self.owner.run_id)
+        return lineage_hash(self.deployment, self.fingerprint, run)
 
     def __post_init__(self) -> None:
         for name in ("generation", "number"):
@@ -129,9 +157,17 @@ def _hash(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def lineage_hash(deployment: str, fingerprint: str) -> str:
-    """Give the 16 hex digits that stand for a lineage in names and labels."""
-    return _hash(json.dumps([deployment, fingerprint]))[:16]
+def is_pinned(image: str) -> bool:
+    """Whether a reference names an image by its digest, so that it means the same one for ever."""
+    return "@" in image
+
+
+def lineage_hash(deployment: str, fingerprint: str, run: tuple[str, str] | None = None) -> str:
+    """Give the 16 hex digits that stand for a lineage in names and labels.
+
+    :param run: ids of DAG and run, for a lineage that other runs do not share.
+    """
+    return _hash(json.dumps([deployment, fingerprint, *(run or ())]))[:16]
 
 
 def run_hash(deployment: str, dag_id: str, run_id: str) -> str:
@@ -151,7 +187,7 @@ def task_hash(deployment: str, owner: TaskTry) -> str:
 def job_name(identity: Identity, *, indexed: bool = False) -> str:
     """Give `<model>-<lineage>-g<generation>-<number>`: a DNS label of at most 63 characters, with room for the index of
     an Indexed Job's pods. A long model name is cut; the lineage's hash keeps names apart."""
-    tail = f"-{lineage_hash(identity.deployment, identity.fingerprint)}-g{identity.generation}-{identity.number}"
+    tail = f"-{identity.lineage}-g{identity.generation}-{identity.number}"
     room = _MAX_NAME - len(tail) - (_INDEX_ROOM if indexed else 0)
     return identity.model[:room].rstrip("-") + tail
 
@@ -161,7 +197,7 @@ def identity_labels(identity: Identity) -> dict[str, str]:
     return {
         LABEL_MODEL: identity.model,
         LABEL_DEPLOYMENT: label_value(identity.deployment),
-        LABEL_LINEAGE: lineage_hash(identity.deployment, identity.fingerprint),
+        LABEL_LINEAGE: identity.lineage,
         LABEL_RUN: run_hash(identity.deployment, identity.owner.dag_id, identity.owner.run_id),
         LABEL_TASK: task_hash(identity.deployment, identity.owner),
     }
@@ -184,19 +220,19 @@ def identity_annotations(identity: Identity) -> dict[str, str]:
     }
 
 
-def owner_annotation(owner: TaskTry) -> dict[str, str]:
-    """Give the annotation that names who waits on a Job; for the Job alone, since it is rewritten at adoption."""
-    return {ANNOTATION_OWNER: owner.to_text()}
-
-
 def is_ours(identity: Identity, job_labels: Mapping[str, str], job_annotations: Mapping[str, str]) -> bool:
-    """Whether a Job's marks say that it is this deployment's, this work's, and of the same task instance.
+    """Whether a Job's marks say that it is this deployment's, of this work and generation.
 
     Compared is the full recorded fingerprint, never the live spec: webhooks and queues change that legitimately.
     """
     return (
         job_labels.get(LABEL_DEPLOYMENT) == label_value(identity.deployment)
+        and job_labels.get(LABEL_LINEAGE) == identity.lineage
         and job_annotations.get(ANNOTATION_FINGERPRINT) == identity.fingerprint
         and job_annotations.get(ANNOTATION_GENERATION) == str(identity.generation)
-        and identity.owner.same_task(TaskTry.from_text(job_annotations.get(ANNOTATION_OWNER, "")))
     )
+
+
+def ledger_name(model: str, lineage: str) -> str:
+    """Give the name of the ConfigMap that holds a lineage's ledger."""
+    return f"{model}-{lineage}-ledger"

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, Literal, overload
 
+from gpu_training.core.budget import DeclaredBudget, parse_budget
 from gpu_training.core.environment import SecretKey, parse_environment, parse_secret_environment
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import Fields
+from gpu_training.core.memory_growth import MemoryGrowth, parse_memory_growth
+from gpu_training.core.placement import (
+    SpotFallback,
+    Toleration,
+    parse_node_selector,
+    parse_spot_fallback,
+    parse_tolerations,
+)
 from gpu_training.core.quantity import parse_quantity
 from gpu_training.core.resources import Resources, check_amount, parse_resources
+from gpu_training.core.rule_documents import parse_team_rules
+from gpu_training.core.rules import Rule
 from gpu_training.core.syntax import (
     A_NAME,
     DNS_LABEL,
     DNS_SUBDOMAIN,
     IMAGE,
-    LABEL_KEY,
-    LABEL_VALUE,
     URI,
 )
 from gpu_training.core.volumes import Volume, parse_volumes
@@ -43,13 +53,11 @@ _SHARED_MEMORY: Final = "1Gi"
 _ARGUMENT_NAME: Final = r"[A-Za-z][A-Za-z0-9_.-]{0,62}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toleration:
-    """A toleration beside the one for the GPU taint. An empty value tolerates any value of the key."""
+class IfTrained(StrEnum):
+    """What a run gets whose work is trained already. A public value: teams write it in YAML and in the trigger form."""
 
-    key: str
-    value: str
-    effect: str
+    REUSE = "reuse"
+    RETRAIN = "retrain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +74,11 @@ class TrainingSpec:
     :param queue: name of a Kueue LocalQueue.
     :param checkpoint_uri: folder below which the lineage's checkpoints live; None for none.
     :param code_version: what else makes two trainings different work, e.g. a commit.
+    :param budget: the ceiling over all Jobs of the lineage.
+    :param memory_growth: how an attempt that ran out of memory is repeated.
+    :param spot_fallback: where the last attempt goes instead; None for nowhere else.
+    :param failure_rules: the team's own, which come before the built-in ones.
+    :param if_trained: what a run gets whose work is trained already.
     """
 
     model: str
@@ -92,6 +105,11 @@ class TrainingSpec:
     service_account: str = DEFAULT_SERVICE_ACCOUNT
     checkpoint_uri: str | None = None
     code_version: str | None = None
+    budget: DeclaredBudget
+    memory_growth: MemoryGrowth
+    spot_fallback: SpotFallback | None = None
+    if_trained: IfTrained = IfTrained.REUSE
+    failure_rules: tuple[Rule, ...] = ()
 
 
 @overload
@@ -115,6 +133,13 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
     """
     fields = Fields(document, where, templates=templates)
     resources = parse_resources(fields.section("resources", required=True))
+    deadline_seconds = fields.whole(
+        "deadline_seconds", minimum=MINIMUM_DEADLINE_S, maximum=MAXIMUM_DEADLINE_S, unit="seconds"
+    )
+    backoff_limit = fields.whole("backoff_limit", minimum=0, maximum=MAXIMUM_BACKOFF_LIMIT, unit="failures")
+    budget = parse_budget(
+        fields.section("budget"), backoff_limit=backoff_limit, deadline_seconds=deadline_seconds, gpus=resources.gpus
+    )
     spec = TrainingSpec(
         model=fields.text(
             "model", pattern=MODEL_NAME, allowed="a model name (lower-case letters, digits and `-`, at most 40)"
@@ -125,13 +150,11 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
         entrypoint=_entrypoint(fields),
         arguments=_arguments(fields),
         resources=resources,
-        deadline_seconds=fields.whole(
-            "deadline_seconds", minimum=MINIMUM_DEADLINE_S, maximum=MAXIMUM_DEADLINE_S, unit="seconds"
-        ),
+        deadline_seconds=deadline_seconds,
         ttl_seconds_after_finished=fields.whole(
             "ttl_seconds_after_finished", minimum=MINIMUM_TTL_S, maximum=MAXIMUM_TTL_S, unit="seconds"
         ),
-        backoff_limit=fields.whole("backoff_limit", minimum=0, maximum=MAXIMUM_BACKOFF_LIMIT, unit="failures"),
+        backoff_limit=backoff_limit,
         environment=parse_environment(fields),
         secret_environment=parse_secret_environment(fields),
         environment_from_secrets=_names(fields, "environment_from_secrets"),
@@ -143,17 +166,31 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
         priority_class=fields.optional_text("priority_class", pattern=DNS_SUBDOMAIN, allowed=A_NAME),
         # The queue's name is a label's value, too.
         queue=fields.optional_text("queue", pattern=DNS_SUBDOMAIN, allowed=A_NAME, limit=63),
-        node_selector=_node_selector(fields),
-        tolerations=_tolerations(fields),
+        node_selector=parse_node_selector(fields),
+        tolerations=parse_tolerations(fields),
         namespace=fields.text(
             "namespace", DEFAULT_NAMESPACE, pattern=DNS_LABEL, allowed="a namespace name (a DNS label)"
         ),
         service_account=fields.text("service_account", DEFAULT_SERVICE_ACCOUNT, pattern=DNS_SUBDOMAIN, allowed=A_NAME),
         checkpoint_uri=fields.optional_text("checkpoint_uri", pattern=URI, allowed="a URI such as s3://bucket/folder"),
         code_version=fields.optional_text("code_version", limit=256),
+        budget=budget,
+        memory_growth=parse_memory_growth(fields.section("memory_growth"), resources),
+        spot_fallback=parse_spot_fallback(fields.section("spot_fallback"), attempts=budget.attempts),
+        if_trained=_if_trained(fields),
+        failure_rules=parse_team_rules(fields.sequence("failure_rules"), fields.path("failure_rules")),
     )
     fields.finish()
     return None if fields.templated else spec
+
+
+def _if_trained(fields: Fields) -> IfTrained:
+    value = fields.text("if_trained", IfTrained.REUSE, allowed=f"one of {', '.join(IfTrained)}")
+    if fields.is_late(fields.take("if_trained", "")):
+        return IfTrained.REUSE
+    if value not in set(IfTrained):
+        raise fields.refuse("if_trained", f"one of {', '.join(IfTrained)} is expected")
+    return IfTrained(value)
 
 
 def _entrypoint(fields: Fields) -> tuple[str, ...]:
@@ -199,31 +236,3 @@ def _shared_memory(fields: Fields, resources: Resources) -> str:
             f"is above the memory limit {resources.limits['memory']}, against which it counts: at most that is allowed",
         )
     return size
-
-
-def _node_selector(fields: Fields) -> dict[str, str]:
-    selector = fields.scalars("node_selector")
-    for key, value in selector.items():
-        path = f"node_selector.{key}"
-        fields.check(path, key, LABEL_KEY, "a label key")
-        if not fields.is_late(value):
-            fields.check(path, value, LABEL_VALUE, "a label value (at most 63 of letters, digits, `-`, `_`, `.`)")
-    return selector
-
-
-def _tolerations(fields: Fields) -> tuple[Toleration, ...]:
-    tolerations = []
-    for body in fields.sections("tolerations"):
-        toleration = Toleration(
-            key=body.text("key", pattern=LABEL_KEY, allowed="a taint key"),
-            value=body.optional_text("value", pattern=LABEL_VALUE, allowed="a taint value") or "",
-            effect=body.text(
-                "effect",
-                "NoSchedule",
-                pattern="NoSchedule|NoExecute|PreferNoSchedule",
-                allowed="NoSchedule, NoExecute or PreferNoSchedule",
-            ),
-        )
-        body.finish()
-        tolerations.append(toleration)
-    return tuple(tolerations)

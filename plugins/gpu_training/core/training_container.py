@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_training.contract import TERMINATION_MESSAGE_PATH, Variable
-from gpu_training.core.naming import Identity, lineage_hash
+from gpu_training.core import documents
+from gpu_training.core.naming import Identity
 from gpu_training.core.overlay import Document, add_missing, lay_over, settle
 from gpu_training.core.spec import DATA_VERSION_ARGUMENT, NO_SHARED_MEMORY, TrainingSpec
 from gpu_training.core.volumes import SHARED_MEMORY_PATH, SHARED_MEMORY_VOLUME
@@ -17,11 +19,17 @@ class RunSettings:
 
     :param data_uri: URI of the data version's manifest.
     :param tracking_uri: MLflow's, as the pod reaches it.
+    :param backoff_limit: failures after which Kubernetes gives up: what is left of the budget, and slack.
+    :param deadline_seconds: the Job's own deadline: what is left of the wall time bounds it.
+    :param avoid_nodes: names of nodes on which the training failed for the node's sake.
     """
 
     data_uri: str
     tracking_uri: str
     mlflow_run_id: str
+    backoff_limit: int
+    deadline_seconds: int
+    avoid_nodes: Sequence[str] = ()
 
 
 def shape_training_container(
@@ -55,8 +63,7 @@ def checkpoint_folder(spec: TrainingSpec, identity: Identity) -> str | None:
     """Give the URI below which all checkpoints of a lineage are, whichever Job wrote them; None for none."""
     if spec.checkpoint_uri is None:
         return None
-    lineage = lineage_hash(identity.deployment, identity.fingerprint)
-    return f"{spec.checkpoint_uri.rstrip('/')}/{identity.model}-{lineage}-g{identity.generation}"
+    return f"{spec.checkpoint_uri.rstrip('/')}/{identity.model}-{identity.lineage}-g{identity.generation}"
 
 
 def _mounts(spec: TrainingSpec) -> list[Document]:
@@ -90,3 +97,13 @@ def _environment(spec: TrainingSpec, identity: Identity, settings: RunSettings) 
         for name, key in spec.secret_environment.items()
     ]
     return entries
+
+
+def mlflow_run_of(job: object) -> str:
+    """Give the MLflow run that a Job's document names; "" when it names none."""
+    pod = documents.child(documents.child(documents.child(job, "spec"), "template"), "spec")
+    for container in documents.entries(pod, "containers"):
+        for entry in documents.entries(container, "env"):
+            if entry.get("name") == Variable.MLFLOW_RUN_ID:
+                return documents.text(entry, "value")
+    return ""

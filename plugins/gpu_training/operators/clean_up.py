@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from gpu_training.core.naming import ANNOTATION_OWNER, LABEL_DEPLOYMENT, LABEL_RUN, TaskTry, label_value, run_hash
-from gpu_training.core.observation import observe_job
+from gpu_training.core.naming import (
+    ANNOTATION_FINGERPRINT,
+    LABEL_DEPLOYMENT,
+    LABEL_LINEAGE,
+    LABEL_MODEL,
+    LABEL_RUN,
+    label_value,
+    run_hash,
+)
+from gpu_training.core.observation import JobObservation, observe_job
+from gpu_training.core.training_container import mlflow_run_of
 from gpu_training.operators.deployment import deployment_id
 from gpu_training.operators.outcomes import final_where_retrying_is_useless
-from gpu_training.operators.submission import mlflow_run_of, run_to_end
-from gpu_training.task_state import close_run, task_states
+from gpu_training.operators.submission import run_to_end
+from gpu_training.task_state import close_run, is_alive, task_states
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from gpu_training.cluster.connection import Cluster
+    from gpu_training.cluster.ledger_store import LedgerStore
     from gpu_training.core.events import JobReference
 
 _PATIENCE_S: Final = 60.0
@@ -28,11 +38,11 @@ _PATIENCE_S: Final = 60.0
 
 
 class CleanUpOperator(BaseOperator):
-    """Deletes the Jobs of its own DAG run, and of no other.
+    """Takes its own DAG run off the Jobs that it waited on; what nobody else waits on is deleted.
 
-    Live ones, which hold GPUs, and those that succeeded, whose result is known by now. One that failed stays until its
+    Live Jobs, which hold GPUs, and those that succeeded, whose result is known by now. One that failed stays until its
     time to live is over, because its pods say why. That there is nothing to delete is fine. The MLflow run of a live
-    Job that is deleted is closed as KILLED.
+    Job that is deleted is closed as KILLED. Ledgers in which nothing has happened for a month are deleted, too.
 
     :param kubernetes_conn_id: connection to the cluster.
     :param mlflow_conn_id: connection to MLflow.
@@ -85,29 +95,58 @@ class CleanUpOperator(BaseOperator):
 
     async def _clean_up(self, dag_id: str, run_id: str) -> list[str]:
         from gpu_training.cluster.connection import Cluster, ClusterAddress
-        from gpu_training.cluster.jobs import delete_job, list_jobs, reference_of
+        from gpu_training.cluster.jobs import list_jobs
+        from gpu_training.cluster.pruning import KEEP_DAYS, prune
 
-        deployment = deployment_id()
-        labels = {LABEL_DEPLOYMENT: label_value(deployment), LABEL_RUN: run_hash(deployment, dag_id, run_id)}
+        labels = {LABEL_DEPLOYMENT: label_value(deployment_id())}
         deleted: list[JobReference] = []
         async with Cluster(ClusterAddress(conn_id=self.kubernetes_conn_id)) as cluster:
             for document in await list_jobs(cluster, self.namespace, labels):
-                job = observe_job(document)
-                owner = TaskTry.from_text(job.annotations.get(ANNOTATION_OWNER, ""))
-                if owner is None or (owner.dag_id, owner.run_id) != (dag_id, run_id):
-                    self.log.warning(
-                        "Leaving Job %s: its label says this run made it, its owner mark does not", job.name
-                    )
-                elif job.condition("Failed") is not None:
-                    self.log.info("Leaving Job %s for a look at why it failed, until its TTL is over", job.name)
-                elif await delete_job(cluster, reference_of(document)):
-                    self.log.info("Deleted Job %s", job.name)
-                    deleted.append(reference_of(document))
-                    if not job.ended:
-                        run = mlflow_run_of(document)
-                        await asyncio.to_thread(close_run, self.mlflow_conn_id, run, self.log, killed=True)
+                deleted += await self._leave(cluster, document, dag_id, run_id)
             await self._wait_gone(cluster, deleted)
+            for name in await prune(cluster, self.namespace, deployment_id(), now=time()):
+                self.log.info("Deleted ledger %s: nothing happened in it for %d days", name, KEEP_DAYS)
         return [job.name for job in deleted]
+
+    async def _leave(self, cluster: Cluster, document: dict[str, Any], dag_id: str, run_id: str) -> list[JobReference]:
+        """Take this run off a Job's list; the last one out deletes it, but for one that failed."""
+        from gpu_training.cluster.departure import depart
+        from gpu_training.cluster.jobs import number_of, reference_of
+        from gpu_training.cluster.waiting_list import waiters_on
+
+        job, reference = observe_job(document), reference_of(document)
+        waiters = waiters_on(document)
+        if waiters is None:
+            if job.labels.get(LABEL_RUN) == run_hash(deployment_id(), dag_id, run_id):
+                self.log.warning("Leaving Job %s: this run made it, but who waits on it was edited", job.name)
+            return []
+        own = [waiter for waiter in waiters if (waiter.dag_id, waiter.run_id) == (dag_id, run_id)]
+        if own and job.condition("Failed") is not None:
+            self.log.info("Leaving Job %s for a look at why it failed, until its TTL is over", job.name)
+            return []
+        store = self._store(cluster, job)
+        for waiter in own:
+            if await depart(cluster, store, reference, number_of(job.name), waiter, is_alive):
+                self.log.info("Deleted Job %s", job.name)
+                if not job.ended:
+                    run = mlflow_run_of(document)
+                    await asyncio.to_thread(close_run, self.mlflow_conn_id, run, self.log, killed=True)
+                return [reference]
+        if own:
+            self.log.info("Leaving Job %s: others wait on it", job.name)
+        return []
+
+    def _store(self, cluster: Cluster, job: JobObservation) -> LedgerStore:
+        from gpu_training.cluster.ledger_store import LedgerStore, Lineage
+
+        lineage = Lineage(
+            namespace=self.namespace,
+            model=job.labels.get(LABEL_MODEL, ""),
+            deployment=deployment_id(),
+            fingerprint=job.annotations.get(ANNOTATION_FINGERPRINT, ""),
+            key=job.labels.get(LABEL_LINEAGE, ""),
+        )
+        return LedgerStore(cluster, lineage)
 
     async def _wait_gone(self, cluster: Cluster, jobs: Sequence[JobReference]) -> None:
         from gpu_training.cluster.jobs import list_pods, wait_gone

@@ -21,24 +21,28 @@ from airflow.sdk.exceptions import (
     TaskDeferralTimeout,
 )
 
-from gpu_training.core.decide import Policy
 from gpu_training.core.errors import GpuTrainingError
-from gpu_training.core.events import from_payload
+from gpu_training.core.events import JobReference, from_payload
 from gpu_training.core.fields import Fields
+from gpu_training.core.ledger import attempts_in
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.spec import parse_training_spec
+from gpu_training.core.terms import Terms
+from gpu_training.core.training_container import mlflow_run_of
 from gpu_training.core.verdict import Category
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
 from gpu_training.operators.deployment import deployment_id, task_try
 from gpu_training.operators.kill_switch import Ending, KillSwitch
-from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless
+from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless, result_document
+from gpu_training.operators.plan import Plan, make_plan
 from gpu_training.operators.stock_parameters import (
     job_from_document,
+    job_shape,
     job_to_document,
     refuse_contradictions,
     refuse_idle_pods,
 )
-from gpu_training.operators.submission import Plan, Submission, make_plan, mlflow_run_of
+from gpu_training.operators.submission import ReusedModel, Submission
 from gpu_training.task_state import close_run
 from gpu_training.triggers.training import TrainingJobTrigger
 
@@ -46,16 +50,17 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from kubernetes.client import V1Job
 
-    from gpu_training.cluster.adoption import HeldJob
     from gpu_training.cluster.connection import ClusterAddress
+    from gpu_training.cluster.holding import HeldJob
     from gpu_training.registry.model_registry import ModelRegistry
 
 
 class GpuTrainingOperator(KubernetesJobOperator):
     """Trains a model in one Kubernetes Job, and returns a small result document.
 
-    A retry adopts the Job of the try before it while that is live, so that a dead worker costs no GPU time. The Job is
-    deleted when a person ends the task, and left alone when only a process ends.
+    Tasks of any run that ask for the same work wait on one Job; the last one out deletes it. A retry adopts a live Job,
+    so that a dead worker costs no GPU time, and makes the lineage's next one within what the budget has left. What is
+    trained already is not trained again unless somebody asks for that.
 
     :param training: the training spec (:func:`gpu_training.core.spec.parse_training_spec`) as a plain mapping; any leaf
         may be a template.
@@ -149,7 +154,11 @@ class GpuTrainingOperator(KubernetesJobOperator):
             # From here on a kill finds the Job, even one whose creation was not answered yet.
             kill = self._kill = self._kill_switch(plan)
         with kill.no_job_left_behind(last=_is_last(context)), final_where_retrying_is_useless():
-            trigger = self._trigger(plan, self._hold(submission, kill, context))
+            held = submission.hold(plan.request(max_tries=context["ti"].max_tries, by_person=_is_by_person(context)))
+            if isinstance(held, ReusedModel):
+                return self._told(self._reused(plan, held), context)
+            trigger = self._trigger(plan, held)
+            self._announce(plan, held, submission, kill, context)
             if self.deferrable:
                 self.defer(trigger=trigger, method_name="execute_complete", timeout=self._time_left(context))
         return self.execute_complete(context, kill.interruptible(trigger.wait()))
@@ -158,26 +167,32 @@ class GpuTrainingOperator(KubernetesJobOperator):
         """Give the result document of the training that an event tells of, or raise what its failure means."""
         with final_where_retrying_is_useless():
             told = from_payload(event)
+            category = told.outcome.verdict.category if told.outcome.verdict is not None else None
+        if category is Category.REPLACED:
+            self.log.info("Job %s was replaced by one of higher priority: waiting on that", told.job.name)
+            return self.execute(context)
+        with final_where_retrying_is_useless():
             try:
                 document = conclude(told)
             except GpuTrainingError:
-                if told.outcome.verdict is None or told.outcome.verdict.category is not Category.UNREACHABLE:
+                if category is not Category.UNREACHABLE:
                     close_run(self.mlflow_conn_id, told.work.mlflow_run_id, self.log, killed=False)
                 raise
-        return {**document, "registered_model": self.registered_model, "dag_run": context["dag_run"].run_id}
+        return self._told(document, context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after the trigger. When it timed out, or failed in the last try, the Job is deleted first: nothing
-        would wait on it any more, and Airflow calls no on_kill then."""
+        """Go on after the trigger. When it timed out, or failed in the last try, this task leaves the Job first, since it
+        waits no more, and Airflow calls no on_kill then."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralTimeout, TaskDeferralError) as error:
             if isinstance(error, TaskDeferralTimeout) or _is_last(context):
-                self._kill_switch(self._plan(context)).delete_own()
+                self._kill_switch(self._plan(context)).leave()
             raise
 
     def on_kill(self) -> None:
-        """Delete the Job when a person ended the task, or its time is over; leave it when only this process ends."""
+        """Wait for the Job no more when a person ended the task, or its time is over; change nothing when only this
+        process ends."""
         if self._kill is not None:
             self._kill.pull(timed_out=isinstance(sys.exc_info()[1], AirflowTaskTimeout))
 
@@ -216,61 +231,105 @@ class GpuTrainingOperator(KubernetesJobOperator):
         return ModelRegistry.from_connection(self.mlflow_conn_id)
 
     def _submission(self, plan: Plan, context: Context) -> Submission:
+        from gpu_training.registry.model_lookup import ModelLookup
+
         self.namespace = plan.spec.namespace
+        pods, indexed = job_shape(self.full_job_spec, parallelism=self._asked_parallelism, mode=self.completion_mode)
         return Submission(
             plan=plan,
             address=self._address(),
             registry=self._registry(),
+            lookup=ModelLookup.from_connection(self.mlflow_conn_id),
             experiment=self.experiment or self.registered_model or plan.spec.model,
+            registered_model=self.registered_model,
             build_base=lambda: job_to_document(self.build_job_request_obj(context)) or {},
             log=self.log,
+            pods=pods,
+            indexed=indexed,
         )
 
     def _plan(self, context: Context) -> Plan:
-        return make_plan(self.training, self.data_version, deployment=deployment_id(), owner=task_try(context))
+        return make_plan(
+            self.training,
+            self.data_version,
+            deployment=deployment_id(),
+            owner=task_try(context),
+            retries=self.retries or 0,
+            result_required=self.result_required,
+        )
 
     def _kill_switch(self, plan: Plan) -> KillSwitch:
         return KillSwitch(plan=plan, address=self._address(), mlflow_conn_id=self.mlflow_conn_id, log=self.log)
 
-    def _hold(self, submission: Submission, kill: KillSwitch, context: Context) -> HeldJob:
-        """Give the Job to wait on: the live one of an earlier try, else a new one."""
-        plan = submission.plan
-        policy = Policy(result_required=self.result_required)
-        take_ended = _retries_by_itself(context, self.retries)
-        held = submission.adopt(policy=policy, take_ended=take_ended) or submission.create()
+    def _announce(self, plan: Plan, held: HeldJob, submission: Submission, kill: KillSwitch, context: Context) -> None:
+        """Tell which Job this task waits on, in the log and to the links."""
+        job = held.reference
         if kill.ending is Ending.STOP:
-            kill.delete_own()
-            raise AirflowException(f"Job {held.reference.name} was deleted: the task was ended while the Job was made")
-        self.log.info(
-            "%s Job %s/%s", "Adopted" if held.adopted else "Created", held.reference.namespace, held.reference.name
-        )
+            kill.leave()
+            raise AirflowException(f"Job {job.name} was left: the task was ended while the Job was made")
+        self.log.info("%s Job %s/%s", "Waiting on" if held.adopted else "Created", job.namespace, job.name)
         run_id = mlflow_run_of(held.document)
         context["ti"].xcom_push(
             key=XCOM_JOB,
             value={
-                "job": held.reference.name,
-                "namespace": held.reference.namespace,
-                "job_uid": held.reference.uid,
+                "job": job.name,
+                "namespace": job.namespace,
+                "job_uid": job.uid,
                 "fingerprint": plan.identity.fingerprint,
-                "generation": plan.identity.generation,
+                "generation": held.record.generation,
+                "ledger": submission.lineage.config_map,
                 "mlflow_run_id": run_id,
                 "mlflow_url": f"{submission.registry.tracking_uri}/#/runs/{run_id}",
             },
         )
-        return held
 
     def _trigger(self, plan: Plan, held: HeldJob) -> TrainingJobTrigger:
+        numbered = plan.numbered(generation=held.record.generation, number=held.record.number)
+        terms = Terms(
+            budget=plan.budget,
+            has_fallback=plan.spec.spot_fallback is not None,
+            memory_cap=plan.spec.memory_growth.maximum,
+        )
         return TrainingJobTrigger(
             cluster=self._address().to_document(),
             job=asdict(held.reference),
-            work=asdict(plan.work(mlflow_run_of(held.document))),
-            owner=plan.identity.owner.to_text(),
+            number=held.record.number,
+            work=asdict(numbered.work(mlflow_run_of(held.document))),
+            waiter=plan.identity.owner.to_text(),
             deployment=plan.identity.deployment,
+            lineage=plan.identity.lineage,
+            terms=terms.to_document(),
             mlflow_conn_id=self.mlflow_conn_id,
             contact_limit_seconds=plan.spec.deadline_seconds,
+            rules=plan.rules.to_document() if plan.spec.failure_rules else None,
             get_logs=self.get_logs,
             result_required=self.result_required,
         )
+
+    def _reused(self, plan: Plan, held: ReusedModel) -> dict[str, Any]:
+        """Give the result document of work that is trained already."""
+        trained, numbered = held.trained, plan.numbered(generation=held.trained.generation, number=1)
+        version = held.found.version if held.found is not None else None
+        told = "this task's own" if held.own else "trained already"
+        self.log.info(
+            "Nothing to train: Job %s has trained it (%s, generation %d, model version %s)",
+            trained.job,
+            told,
+            trained.generation,
+            version or "not registered yet",
+        )
+        return result_document(
+            JobReference(namespace=plan.spec.namespace, name=trained.job, uid=trained.job_uid),
+            numbered.work(trained.mlflow_run_id),
+            trained.image,
+            attempts_in(held.ledger, trained.generation) if held.own else (),
+            trained.result,
+            reused=not held.own,
+            model_version=version,
+        )
+
+    def _told(self, document: dict[str, Any], context: Context) -> dict[str, Any]:
+        return {**document, "registered_model": self.registered_model, "dag_run": context["dag_run"].run_id}
 
     def _time_left(self, context: Context) -> timedelta | None:
         """Give what is left of the task's execution_timeout, which Airflow itself does not keep while deferred."""
@@ -286,7 +345,6 @@ def _is_last(context: Context) -> bool:
     return bool(context["ti"].try_number > context["ti"].max_tries)
 
 
-def _retries_by_itself(context: Context, retries: int | None) -> bool:
-    """Whether this is an automatic retry: a clear raises max_tries, so that what it finds ended is trained again."""
-    ti = context["ti"]
-    return bool(ti.try_number > 1 and ti.max_tries == retries)
+def _is_by_person(context: Context) -> bool:
+    """Whether a person triggered the run; a scheduled run, an asset's and a backfill's renew no budget."""
+    return str(getattr(context["dag_run"], "run_type", "")) in ("manual", "DagRunType.MANUAL")

@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowRescheduleException
 
 from gpu_training.core.errors import GpuTrainingError
-from gpu_training.operators.submission import Plan, mlflow_run_of, run_to_end
+from gpu_training.core.training_container import mlflow_run_of
+from gpu_training.operators.plan import Plan
+from gpu_training.operators.submission import lineage_of, run_to_end
 from gpu_training.task_log import TaskLog
-from gpu_training.task_state import close_run, has_ended, task_state
+from gpu_training.task_state import close_run, has_ended, is_alive, task_state
 
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import ClusterAddress
@@ -39,7 +41,7 @@ T = TypeVar("T")
 class Ending(Enum):
     """Why a task that was killed ends."""
 
-    STOP = "its Job is deleted"
+    STOP = "it waits no more; the last one out deletes the Job"
     LEAVE = "its Job goes on"
 
 
@@ -58,7 +60,7 @@ class KillSwitch:
         self._interrupt: Callable[[], object] | None = None
 
     def pull(self, *, timed_out: bool) -> None:
-        """Delete the Job, or leave it; returns in time for Airflow.
+        """Wait for the Job no more, or leave it as it is; returns in time for Airflow.
 
         Called inside a signal handler. The work is done in a thread, because the interrupted code may hold any lock.
 
@@ -93,11 +95,11 @@ class KillSwitch:
             if self.ending is Ending.LEAVE:
                 again = datetime.now(UTC) + _RESCHEDULE_AFTER
                 raise AirflowRescheduleException(again) from None  # type: ignore[no-untyped-call]
-            raise AirflowException("the task was ended while it waited, and its Job was deleted") from None
+            raise AirflowException("the task was ended while it waited; the last one out has deleted the Job") from None
 
     @contextmanager
     def no_job_left_behind(self, *, last: bool) -> Iterator[None]:
-        """Delete the Job if the block fails and no try follows that would adopt it; Airflow calls no on_kill then.
+        """Leave the Job if the block fails and no try follows that would adopt it; Airflow calls no on_kill then.
 
         What the block raised is raised, whatever becomes of the Job.
 
@@ -108,31 +110,30 @@ class KillSwitch:
         except Exception as error:
             if self.ending is None and (last or isinstance(error, AirflowFailException)):
                 try:
-                    self.delete_own()
+                    self.leave()
                 except Exception as fault:  # of whatever kind: the first failure is the one to tell
                     self._log.warning("The Job was not deleted: %s", fault)
             raise
 
-    def delete_own(self) -> None:
-        """Delete every live Job that this try waits on, and close their MLflow runs; faults are warnings."""
+    def leave(self) -> None:
+        """Leave every live Job that this try waits on: the last one out deletes it, and closes its MLflow run. Faults
+        are warnings."""
         from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import delete_owned
+        from gpu_training.cluster.departure import depart_from_all
+        from gpu_training.cluster.ledger_store import LedgerStore
 
-        identity = self._plan.identity
-
-        async def delete() -> list[dict[str, Any]]:
+        async def depart() -> list[dict[str, Any]]:
             async with Cluster(self._address) as cluster:
-                return await delete_owned(
-                    cluster, self._plan.spec.namespace, identity.deployment, identity.owner, tries=_TRIES
-                )
+                store = LedgerStore(cluster, lineage_of(self._plan), tries=_TRIES)
+                return await depart_from_all(cluster, store, self._plan.identity.owner, is_alive, tries=_TRIES)
 
         try:
-            deleted = run_to_end(delete())
+            deleted = run_to_end(depart())
         except GpuTrainingError as error:
             self._log.warning("The Job was not deleted: %s", error)
             return
         for job in deleted:
-            self._log.info("Deleted Job %s", job["metadata"]["name"])
+            self._log.info("Deleted Job %s: nobody waits on it any more", job["metadata"]["name"])
             close_run(self._mlflow_conn_id, mlflow_run_of(job), self._log, killed=True)
 
     def _decide(self, timed_out: bool) -> None:
@@ -143,8 +144,8 @@ class KillSwitch:
             state = "unknown"
         if timed_out or has_ended(state):
             self.ending = Ending.STOP
-            self._log.warning("Deleting the Job: the task is %s", state)
-            self.delete_own()
+            self._log.warning("No longer waiting for the Job: the task is %s", state)
+            self.leave()
         else:
             self.ending = Ending.LEAVE
             self._log.warning("Leaving the Job: the task is %s, only this process ends", state)

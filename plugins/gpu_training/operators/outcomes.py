@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from gpu_training.contract import Result
 from gpu_training.core.attempts import Attempt, total_gpu_seconds
 from gpu_training.core.decide import OutcomeKind
 from gpu_training.core.errors import (
@@ -15,13 +16,15 @@ from gpu_training.core.errors import (
     ConfigurationError,
     DataVersionError,
     JobNameConflict,
+    LedgerConflict,
     RegistryError,
     TrainingFailed,
 )
-from gpu_training.core.events import EventError, TrainingEvent
+from gpu_training.core.events import EventError, JobReference, TrainingEvent, Work
+from gpu_training.core.naming import Identity
 from gpu_training.core.verdict import Action, Verdict
 
-_FINAL = (ConfigurationError, DataVersionError, ClusterRejected, JobNameConflict, EventError)
+_FINAL = (ConfigurationError, DataVersionError, ClusterRejected, JobNameConflict, LedgerConflict, EventError)
 
 
 class TrainingFailedForGood(TrainingFailed, AirflowFailException):
@@ -45,25 +48,44 @@ def conclude(event: TrainingEvent) -> dict[str, Any]:
     """Give the result document of a training that succeeded: small, plain, without anything secret.
 
     :raises TrainingFailed: it did not succeed, and trying again may help.
-    :raises TrainingFailedForGood: it did not succeed, and trying again does not help.
+    :raises TrainingFailedForGood: it did not succeed, and trying again does not help, or may not be paid for any more.
     """
-    outcome, work = event.outcome, event.work
-    if outcome.kind is not OutcomeKind.SUCCEEDED:
+    if event.outcome.kind is not OutcomeKind.SUCCEEDED:
         raise failure_of(event)
-    result = outcome.result
+    return result_document(event.job, event.work, event.image, event.outcome.attempts, event.outcome.result)
+
+
+def result_document(
+    job: JobReference,
+    work: Work,
+    image: str,
+    attempts: Sequence[Attempt],
+    result: Result | None,
+    *,
+    reused: bool = False,
+    model_version: str | None = None,
+) -> dict[str, Any]:
+    """Give what the task hands on.
+
+    :param attempts: those that this task's training took; none where it is reused.
+    :param reused: whether another run had trained it before.
+    :param model_version: version that the model is registered as already, if it is.
+    """
     return {
-        "job": event.job.name,
-        "namespace": event.job.namespace,
-        "job_uid": event.job.uid,
+        "job": job.name,
+        "namespace": job.namespace,
+        "job_uid": job.uid,
         "model": work.model,
         "fingerprint": work.fingerprint,
         "generation": work.generation,
         "data_version": work.data_version,
         "data_digest": work.data_digest,
-        "image": event.image or work.image,
-        "attempts": len(outcome.attempts),
-        "gpu_seconds": round(total_gpu_seconds(outcome.attempts), 3),
-        "node_names": sorted({attempt.node for attempt in outcome.attempts if attempt.node}),
+        "image": image or work.image,
+        "reused": reused,
+        "model_version": model_version,
+        "attempts": len(attempts),
+        "gpu_seconds": total_gpu_seconds(attempts),
+        "node_names": sorted({attempt.node for attempt in attempts if attempt.node}),
         "metrics": dict(result.metrics) if result else {},
         "model_uri": result.model_uri if result else None,
         "mlflow_run_id": (result.mlflow_run_id if result else None) or work.mlflow_run_id,
@@ -77,19 +99,31 @@ def failure_of(event: TrainingEvent) -> TrainingFailed:
     verdict = event.outcome.verdict
     if verdict is None:
         raise EventError(f"trigger event of Job {event.job.name}: {event.outcome.kind} without a verdict")
-    cls = TrainingFailedForGood if verdict.action is Action.FAIL else TrainingFailed
-    return cls(_explain(event, verdict), verdict)
+    cls = TrainingFailedForGood if verdict.action is Action.FAIL or event.spent is not None else TrainingFailed
+    subject = f"Job {event.job.namespace}/{event.job.name} {event.outcome.kind}"
+    return cls(_explain(subject, verdict, event.outcome.attempts, event.spent), verdict)
 
 
-def _explain(event: TrainingEvent, verdict: Verdict) -> str:
+def refusal_of(verdict: Verdict, identity: Identity, attempts: Sequence[Attempt]) -> TrainingFailedForGood:
+    """Give the exception for a training that no Job is made for any more."""
+    subject = f"Nothing is trained for {identity.model} {identity.data_version} (lineage {identity.lineage})"
+    return TrainingFailedForGood(_explain(subject, verdict, attempts, None), verdict)
+
+
+def _explain(subject: str, verdict: Verdict, attempts: Sequence[Attempt], spent: str | None) -> str:
     lines = [
-        f"Job {event.job.namespace}/{event.job.name} {event.outcome.kind} ({verdict.category}): {verdict.summary}",
+        f"{subject} ({verdict.category}): {verdict.summary}",
         f"whose: {verdict.owner}; what to do: {verdict.remedy}",
     ]
-    return "\n".join([*lines, *attempt_table(event.outcome.attempts)])
+    if spent is not None:
+        lines.append(
+            f"the budget is spent: {spent}; no retry is made. Clear the task, or trigger a run by hand, for a fresh "
+            "budget, or raise training.budget"
+        )
+    return "\n".join([*lines, *attempt_table(attempts)])
 
 
-def attempt_table(attempts: tuple[Attempt, ...]) -> list[str]:
+def attempt_table(attempts: Sequence[Attempt]) -> list[str]:
     """Give one line an attempt: number, pod, node, GPU-seconds, and what its end means."""
     return [
         f"attempt {attempt.number}: pod {attempt.pod} on {attempt.node or 'no node'}, "

@@ -96,6 +96,18 @@ def job_from_document(document: Mapping[str, Any] | None) -> V1Job | None:
     return job
 
 
+def job_shape(document: Mapping[str, Any] | None, *, parallelism: int | None, mode: str | None) -> tuple[int, bool]:
+    """Give how many pods of a Job run at once, and whether it is an Indexed one.
+
+    :param document: full_job_spec.
+    :param parallelism: as set explicitly; None for the document's.
+    :param mode: completion mode as set explicitly; None for the document's.
+    """
+    spec = (document or {}).get("spec") or {}
+    pods = parallelism if parallelism is not None else spec.get("parallelism")
+    return (pods if isinstance(pods, int) else 1), (mode or spec.get("completionMode")) == "Indexed"
+
+
 def _client() -> ApiClient:
     configuration = Configuration()
     configuration.client_side_validation = False  # half a Job is no error before the spec was laid over it

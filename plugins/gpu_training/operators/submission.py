@@ -1,37 +1,42 @@
-"""From rendered parameters to the Job that this task try waits on: adopted, created, or only checked."""
+"""From a plan to the Job that this task try waits on, or to what is trained already; or the Job is only checked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from time import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
 
-from gpu_training.contract import Variable
-from gpu_training.core.dataversion import DataVersion, parse_data_version
-from gpu_training.core.decide import Policy
-from gpu_training.core.errors import ClusterRejected, JobNameConflict
-from gpu_training.core.events import Work
+from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start
+from gpu_training.core.errors import ClusterRejected, ClusterUnavailable, JobNameConflict
+from gpu_training.core.ledger import Ledger, LedgerJob, Trained, attempts_in
 from gpu_training.core.manifest import build_job
-from gpu_training.core.naming import Identity, TaskTry, fingerprint
+from gpu_training.core.naming import job_name
+from gpu_training.core.next_job import NextJob, next_job
+from gpu_training.core.orders import wanted_backoff_limit
 from gpu_training.core.registration import TAG_PREFIX
-from gpu_training.core.spec import TrainingSpec, parse_training_spec
 from gpu_training.core.training_container import RunSettings
+from gpu_training.operators.outcomes import refusal_of
+from gpu_training.operators.plan import Plan
 from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from gpu_training.cluster.adoption import HeldJob
-    from gpu_training.cluster.connection import ClusterAddress
+    from gpu_training.cluster.connection import Cluster, ClusterAddress
+    from gpu_training.cluster.holding import HeldJob, Step
+    from gpu_training.cluster.ledger_store import LedgerStore, Lineage
+    from gpu_training.core.waiters import Waiters
+    from gpu_training.registry.model_lookup import FoundModel, ModelLookup
     from gpu_training.registry.model_registry import ModelRegistry
 
-FIRST_GENERATION: Final = 1
 _DRY_RUN: Final = "dry-run"
 """MLflow run id of a Job that is only checked: no run is made for it."""
+_ROUNDS: Final = 20
 
 T = TypeVar("T")
 
@@ -42,45 +47,16 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What this try is to train."""
+class ReusedModel:
+    """The work is trained already.
 
-    spec: TrainingSpec
-    version: DataVersion
-    identity: Identity
-
-    def work(self, mlflow_run_id: str) -> Work:
-        """Give what the trigger's event tells the operator when the task resumes."""
-        return Work(
-            model=self.spec.model,
-            image=self.spec.image,
-            fingerprint=self.identity.fingerprint,
-            generation=self.identity.generation,
-            data_version=self.version.id,
-            data_digest=self.version.digest,
-            mlflow_run_id=mlflow_run_id,
-        )
-
-
-def make_plan(training: object, data_version: object, *, deployment: str, owner: TaskTry) -> Plan:
-    """Give the plan in rendered parameters.
-
-    :raises ConfigurationError: the spec is wrong, or a template is left in it.
-    :raises DataVersionError: the data version is absent or malformed.
+    :param own: whether this task itself waited on the Job that trained it.
     """
-    spec = parse_training_spec(training)
-    version = parse_data_version(data_version)
-    identity = Identity(
-        model=spec.model,
-        deployment=deployment,
-        fingerprint=fingerprint(spec, version.digest),
-        generation=FIRST_GENERATION,
-        number=1,
-        data_version=version.id,
-        data_digest=version.digest,
-        owner=owner,
-    )
-    return Plan(spec=spec, version=version, identity=identity)
+
+    trained: Trained
+    ledger: Ledger
+    own: bool
+    found: FoundModel | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,44 +65,144 @@ class Submission:
 
     :param build_base: gives the stock operator's Job as plain JSON data; called once the cluster has answered.
     :param experiment: MLflow experiment of the run.
+    :param registered_model: registered model that the training is for.
+    :param pods: of the Job that run at once.
+    :param indexed: whether the Job is an Indexed one.
     """
 
     plan: Plan
     address: ClusterAddress
     registry: ModelRegistry
+    lookup: ModelLookup
     experiment: str
+    registered_model: str | None
     build_base: Callable[[], Mapping[str, Any]]
     log: TaskLog
+    pods: int = 1
+    indexed: bool = False
 
-    def adopt(self, *, policy: Policy, take_ended: bool) -> HeldJob | None:
-        """Give the live Job of an earlier try, marked as ours.
+    def hold(self, request: Request) -> HeldJob | ReusedModel:
+        """Give the Job to wait on, or what is trained: what the lineage's ledger says follows.
 
-        :param policy: what an end well is.
-        :param take_ended: whether one that ended well counts, too.
+        :raises TrainingFailed: the budget is spent, or the same work has failed for good; says where it went.
         :raises ClusterUnavailable: nobody answers; names the connection, the host, and what to check.
+        :raises ClusterRejected: the API server refuses; no Job was made.
+        :raises JobNameConflict: what stands under the Job's name is not ours.
+        :raises LedgerConflict: what stands under the ledger's name is not ours, or was edited.
+        :raises StaleTry: a later try of the same task waits on the Job.
         """
-        from gpu_training.cluster.adoption import adopt
+        base: Mapping[str, Any] | None = None
+        unusable: set[int] = set()
+        others: Waiters = ()
+        for _ in range(_ROUNDS):
+            step = run_to_end(self._consult(request, unusable))
+            match step.consequence:
+                case Refuse(verdict=verdict):
+                    raise refusal_of(verdict, self.plan.identity, attempts_in(step.ledger, step.ledger.generation))
+                case Reuse(trained=trained, own=own):
+                    found = self._find(trained)
+                    if found is not None or own:
+                        return ReusedModel(trained=trained, ledger=step.ledger, own=own, found=found)
+                    self.log.warning("What Job %s trained is gone from MLflow: training again", trained.job)
+                    unusable.add(trained.generation)
+                case Join(job=job):
+                    held, others = run_to_end(self._join(step, job, others))
+                    if held is not None:
+                        return held
+                case Start() if step.record is not None:
+                    base = base if base is not None else self.build_base()
+                    held = self._create(base, step.record, step.ledger, others)
+                    if held is not None:
+                        return held
+        raise ClusterUnavailable(
+            f"the Jobs of lineage {self.plan.identity.lineage} come and go faster than one can be waited on: try again"
+        )
+
+    def check(self) -> None:
+        """Show the Job that would be created, and have the API server check it and its pod; nothing is created.
+
+        :raises ClusterRejected: what the API server would refuse.
+        """
+        from gpu_training.cluster.jobs import check_job
+
+        base = self.build_base()
+
+        async def ask() -> list[str]:
+            async with self._cluster() as cluster:
+                ledger = await self._store(cluster).read()
+                plan = self.plan.numbered(generation=ledger.generation, number=ledger.next_number)
+                document = self._document(base, plan, next_job(ledger, plan.spec, plan.budget, time()), _DRY_RUN)
+                self.log.info("The Job that would be created:\n%s", yaml.safe_dump(document, sort_keys=False))
+                return await check_job(cluster, document)
+
+        for remark in run_to_end(ask()):
+            self.log.warning("The API server remarks: %s", remark)
+        self.log.info("The API server accepts the Job and its pod")
+
+    @property
+    def lineage(self) -> Lineage:
+        return lineage_of(self.plan)
+
+    def _cluster(self) -> Cluster:
         from gpu_training.cluster.connection import Cluster
 
-        async def ask() -> HeldJob | None:
-            async with Cluster(self.address) as cluster:
-                return await adopt(
-                    cluster, self.plan.spec.namespace, self.plan.identity, policy=policy, take_ended=take_ended
-                )
+        return Cluster(self.address)
 
-        return run_to_end(ask())
+    def _store(self, cluster: Cluster) -> LedgerStore:
+        from gpu_training.cluster.ledger_store import LedgerStore
 
-    def create(self) -> HeldJob:
-        """Find or create the MLflow run, then create the Job; refused, it leaves no run that seems to go on.
+        return LedgerStore(cluster, self.lineage)
 
-        :raises ConfigurationError: the base contradicts the spec; MLflow is not asked then.
-        :raises ClusterError: no Job was made.
-        """
-        from gpu_training.cluster.adoption import create
-        from gpu_training.cluster.connection import Cluster
+    async def _consult(self, request: Request, unusable: Collection[int]) -> Step:
+        from gpu_training.cluster.holding import consult
 
-        plan, base = self.plan, self.build_base()
-        self._document(base, plan.identity, _DRY_RUN)
+        plan = self.plan
+        async with self._cluster() as cluster:
+            return await consult(
+                cluster,
+                self._store(cluster),
+                plan.identity,
+                request,
+                self._announce,
+                policy=plan.policy,
+                memory_cap=plan.spec.memory_growth.maximum,
+                unusable=unusable,
+            )
+
+    def _announce(self, ledger: Ledger, start: Start) -> LedgerJob:
+        plan = self.plan.numbered(generation=start.generation, number=start.number)
+        following = next_job(ledger, plan.spec, plan.budget, time())
+        return following.record(
+            number=start.number,
+            generation=start.generation,
+            period=ledger.period,
+            name=job_name(plan.identity, indexed=self.indexed),
+            pods=self.pods,
+            now=time(),
+        )
+
+    async def _join(self, step: Step, job: LedgerJob, others: Waiters) -> tuple[HeldJob | None, Waiters]:
+        """Give the Job when this try is on its list, and who has to be on the list of the one that replaces it."""
+        from gpu_training.cluster.holding import join_job, replace_if_idle
+
+        async with self._cluster() as cluster:
+            store = self._store(cluster)
+            if step.document is not None:
+                priority = self.plan.spec.priority_class
+                waited = await replace_if_idle(cluster, store, job, step.document, priority)
+                if waited is not None:
+                    self.log.info("Replacing Job %s, none of whose pods has started: priority %s", job.name, priority)
+                    return None, waited
+            return await join_job(cluster, store, job, self.plan.identity.owner, others=others), ()
+
+    def _create(self, base: Mapping[str, Any], record: LedgerJob, ledger: Ledger, others: Waiters) -> HeldJob | None:
+        """Find or create the MLflow run, then create the Job; refused, it leaves no run that seems to go on."""
+        from gpu_training.cluster.holding import create
+        from gpu_training.cluster.waiting_list import join
+
+        plan = self.plan.numbered(generation=record.generation, number=record.number)
+        following = next_job(ledger, plan.spec, plan.budget, time())
+        self._document(base, plan, following, _DRY_RUN)  # a contradiction is told before MLflow is asked
         run_id = self.registry.find_or_create_run(
             experiment=self.experiment,
             run_name=f"{plan.spec.model} {plan.version.id}",
@@ -135,11 +211,13 @@ class Submission:
             tags=self._tags(),
         )
 
-        async def ask() -> HeldJob:
-            async with Cluster(self.address) as cluster:
-                return await create(
-                    cluster, plan.spec.namespace, plan.identity, lambda numbered: self._document(base, numbered, run_id)
-                )
+        async def ask() -> HeldJob | None:
+            async with self._cluster() as cluster:
+                document = self._document(base, plan, following, run_id)
+                held = await create(cluster, self._store(cluster), plan.identity, record, document)
+                if held is not None and others:
+                    await join(cluster, held.document, plan.identity.owner, others=others)
+                return held
 
         try:
             return run_to_end(ask())
@@ -147,33 +225,24 @@ class Submission:
             close_run(self.registry.conn_id, run_id, self.log, killed=False)
             raise
 
-    def check(self) -> None:
-        """Show the Job that would be created, and have the API server check it and its pod; nothing is created.
-
-        :raises ClusterRejected: what the API server would refuse.
-        """
-        from gpu_training.cluster.adoption import next_number
-        from gpu_training.cluster.connection import Cluster
-        from gpu_training.cluster.jobs import check_job
-
-        plan, base = self.plan, self.build_base()
-
-        async def ask() -> list[str]:
-            async with Cluster(self.address) as cluster:
-                number = await next_number(cluster, plan.spec.namespace, plan.identity)
-                document = self._document(base, replace(plan.identity, number=number), _DRY_RUN)
-                self.log.info("The Job that would be created:\n%s", yaml.safe_dump(document, sort_keys=False))
-                return await check_job(cluster, document)
-
-        for remark in run_to_end(ask()):
-            self.log.warning("The API server remarks: %s", remark)
-        self.log.info("The API server accepts the Job and its pod")
-
-    def _document(self, base: Mapping[str, Any], identity: Identity, run_id: str) -> dict[str, Any]:
-        settings = RunSettings(
-            data_uri=self.plan.version.uri, tracking_uri=self.registry.tracking_uri, mlflow_run_id=run_id
+    def _find(self, trained: Trained) -> FoundModel | None:
+        return self.lookup.find(
+            model_uri=trained.result.model_uri if trained.result is not None else None,
+            registered_model=self.registered_model,
+            fingerprint=self.plan.identity.fingerprint,
+            generation=trained.generation,
         )
-        return build_job(base, self.plan.spec, identity, settings)
+
+    def _document(self, base: Mapping[str, Any], plan: Plan, following: NextJob, run_id: str) -> dict[str, Any]:
+        settings = RunSettings(
+            data_uri=plan.version.uri,
+            tracking_uri=self.registry.tracking_uri,
+            mlflow_run_id=run_id,
+            backoff_limit=wanted_backoff_limit(following.allowance, admissions=0),
+            deadline_seconds=following.deadline_seconds,
+            avoid_nodes=following.avoid_nodes,
+        )
+        return build_job(base, following.spec, plan.identity, settings, plan.rules)
 
     def _tags(self) -> dict[str, str]:
         plan = self.plan
@@ -186,10 +255,15 @@ class Submission:
         }
 
 
-def mlflow_run_of(job: Mapping[str, Any]) -> str:
-    """Give the MLflow run that a Job's document names; "" when it names none."""
-    for container in job["spec"]["template"]["spec"]["containers"]:
-        for entry in container.get("env", ()):
-            if entry.get("name") == Variable.MLFLOW_RUN_ID:
-                return str(entry.get("value", ""))
-    return ""
+def lineage_of(plan: Plan) -> Lineage:
+    """Give the address of a plan's ledger."""
+    from gpu_training.cluster.ledger_store import Lineage
+
+    identity = plan.identity
+    return Lineage(
+        namespace=plan.spec.namespace,
+        model=identity.model,
+        deployment=identity.deployment,
+        fingerprint=identity.fingerprint,
+        key=identity.lineage,
+    )

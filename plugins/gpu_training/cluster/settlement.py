@@ -1,0 +1,211 @@
+"""Bringing a lineage's ledger up to what the cluster shows, before anybody acts on it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from time import monotonic, time
+from typing import Final
+
+from gpu_training.cluster.connection import Cluster, Document
+from gpu_training.cluster.jobs import list_jobs, list_pods, number_of, read_job, reference_of
+from gpu_training.cluster.ledger_store import LedgerStore
+from gpu_training.core.attempts import attempts_of
+from gpu_training.core.bookkeeping import book, close, take_away
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
+from gpu_training.core.errors import ClusterUnavailable, JobNameConflict
+from gpu_training.core.events import JobReference
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained
+from gpu_training.core.naming import (
+    ANNOTATION_GENERATION,
+    LABEL_DEPLOYMENT,
+    LABEL_LINEAGE,
+    Identity,
+    identity_labels,
+    is_ours,
+)
+from gpu_training.core.observation import JobObservation, Observation, image_of, observe, observe_job
+from gpu_training.core.pods import observe_pod
+from gpu_training.core.recovery import recovered
+from gpu_training.core.training_container import mlflow_run_of
+
+_DIGITS: Final = 10
+_PATIENCE_S: Final = 60.0
+"""Twice a pod's default grace period."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How the lineage stands.
+
+    :param document: of the open Job, which lives; None when there is none.
+    """
+
+    ledger: Ledger
+    document: Document | None
+
+
+async def settle(
+    cluster: Cluster, store: LedgerStore, identity: Identity, *, policy: Policy, memory_cap: str
+) -> Standing:
+    """Give the ledger in which every Job that ended is written down as ended, and the one that lives.
+
+    :param identity: of the work; generation and number do not matter.
+    :raises JobNameConflict: the Job that the ledger knows does not bear our marks any more: somebody edited it.
+    :raises LedgerConflict: the ledger is not ours, or was edited.
+    """
+    ledger = await store.read()
+    if not ledger.updated_at:
+        await _recover(cluster, store, identity)
+        ledger = store.seen or ledger
+    job = ledger.open_job
+    if job is None:
+        return Standing(ledger=ledger, document=None)
+    document = await read_job(cluster, store.lineage.namespace, job.name)
+    if document is not None and (job.uid is None or document["metadata"]["uid"] == job.uid):
+        _check_marks(document, replace(identity, generation=job.generation, number=job.number))
+    elif job.uid is None:
+        return Standing(ledger=ledger, document=None)  # planned, and never made
+    else:
+        document = None
+    now = time()
+    settled, lives = await _settled(cluster, job, document, store.lineage.namespace, policy, memory_cap, now)
+    if settled != job:
+        trained = None if document is None else await _trained(cluster, document, settled, policy, now)
+        await store.change(lambda newest: (_written(newest, settled, trained), None), now=now)
+    return Standing(ledger=store.seen or ledger, document=document if lives else None)
+
+
+def _written(newest: Ledger, settled: LedgerJob, trained: Trained | None) -> Ledger:
+    before = newest.job(settled.number)
+    if before is not None and before.ended_at is not None:
+        return newest  # whoever watched has closed it meanwhile, and has seen more
+    newest = newest.with_job(settled)
+    return newest.with_trained(trained) if trained is not None else newest
+
+
+async def _settled(
+    cluster: Cluster,
+    job: LedgerJob,
+    document: Document | None,
+    namespace: str,
+    policy: Policy,
+    memory_cap: str,
+    now: float,
+) -> tuple[LedgerJob, bool]:
+    """Give the Job's record as it is now, and whether the Job lives."""
+    if document is None:
+        gone = Observation(job=JobObservation(uid=job.uid or "", name=job.name, namespace=namespace), gone=True)
+        return take_away(book(job, gone, (), now=now, watched_since=now), Ending.LOST, now=now), False
+    seen = observe_job(document)
+    created = seen.created_at if seen.created_at is not None else job.created_at
+    known = job if job.uid is not None else replace(job, uid=seen.uid, created_at=created, seen_until=created)
+    observation = observe(document, await list_pods(cluster, reference_of(document)))
+    decision = decide(observation, policy, now)
+    booked = book(known, observation, attempts_of(observation, now, policy.rules), now=now, watched_since=now)
+    if isinstance(decision, Outcome):
+        return close(booked, decision, now=now, memory_cap=memory_cap), False
+    if seen.deleting:
+        return take_away(booked, Ending.LOST, now=now), False
+    # A record that only got older is not worth a write: whoever watches keeps it.
+    return (booked if booked.uid != job.uid else job), True
+
+
+async def _trained(cluster: Cluster, document: Document, job: LedgerJob, policy: Policy, now: float) -> Trained | None:
+    observation = observe(document, await list_pods(cluster, reference_of(document)))
+    outcome = decide(observation, policy, now)
+    if not isinstance(outcome, Outcome):
+        return None
+    return trained_by(job, reference_of(document), outcome, mlflow_run_of(document), image_of(observation), now)
+
+
+def trained_by(
+    job: LedgerJob, reference: JobReference, outcome: Outcome, mlflow_run_id: str, image: str, now: float
+) -> Trained | None:
+    """Give what a Job that ended well came to; None for any other end."""
+    if outcome.kind is not OutcomeKind.SUCCEEDED:
+        return None
+    return Trained(
+        generation=job.generation,
+        number=job.number,
+        job=reference.name,
+        job_uid=reference.uid,
+        mlflow_run_id=mlflow_run_id,
+        image=image,
+        at=now,
+        result=outcome.result,
+    )
+
+
+def _check_marks(document: Document, identity: Identity) -> None:
+    job = observe_job(document)
+    if not is_ours(identity, job.labels, job.annotations):
+        raise JobNameConflict(
+            f"Job {job.namespace}/{job.name} exists and is not ours, or somebody edited its marks (created "
+            f"{document['metadata'].get('creationTimestamp')}, labels {dict(job.labels)}): it is left alone; delete or "
+            "rename it, or choose another namespace",
+            status=409,
+        )
+
+
+async def _recover(cluster: Cluster, store: LedgerStore, identity: Identity) -> None:
+    """Write a ledger that knows the Jobs that bear the lineage's marks, where somebody deleted the one that did.
+
+    Numbers go on behind them, so that no name is used twice; what they spent is not known any more.
+    """
+    labels = identity_labels(identity)
+    lineage = {key: labels[key] for key in (LABEL_DEPLOYMENT, LABEL_LINEAGE)}
+    jobs = await list_jobs(cluster, store.lineage.namespace, lineage)
+    found = [(document, number_of(document["metadata"]["name"]), _generation(document)) for document in jobs]
+    known = [
+        (document, number, generation)
+        for document, number, generation in found
+        if number and generation and _is_ours(document, identity, number, generation)
+    ]
+    if not known:
+        return
+    now = time()
+    living = [(d, n, g) for d, n, g in known if not observe_job(d).ended and not observe_job(d).deleting]
+    records = tuple(recovered(d, number=n, generation=g, now=now) for d, n, g in living[-1:])
+
+    def take(newest: Ledger) -> tuple[Ledger, None]:
+        if newest.updated_at:
+            return newest, None
+        number = max(number for _, number, _ in known)
+        generation = max(generation for _, _, generation in known)
+        return replace(newest, next_number=number + 1, generation=generation, jobs=records), None
+
+    await store.change(take, now=now)
+
+
+def _generation(document: Document) -> int:
+    text = observe_job(document).annotations.get(ANNOTATION_GENERATION, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS else 0
+
+
+def _is_ours(document: Document, identity: Identity, number: int, generation: int) -> bool:
+    job = observe_job(document)
+    return is_ours(replace(identity, generation=generation, number=number), job.labels, job.annotations)
+
+
+async def wait_released(cluster: Cluster, store: LedgerStore, ledger: Ledger) -> None:
+    """Return when no pod of a Job that was taken away holds a GPU any more: two trainings of a lineage never run at
+    once.
+
+    :raises ClusterUnavailable: one still does after a minute.
+    """
+    taken = [job for job in ledger.jobs if job.ending in (Ending.DELETED, Ending.REPLACED, Ending.LOST) and job.uid]
+    deadline = monotonic() + _PATIENCE_S
+    for job in taken[-1:]:
+        reference = JobReference(namespace=store.lineage.namespace, name=job.name, uid=job.uid or "")
+        pause = 0.1
+        while holding := [
+            pod for each in await list_pods(cluster, reference) if not (pod := observe_pod(each)).ended and pod.node
+        ]:
+            if monotonic() >= deadline:
+                raise ClusterUnavailable(
+                    f"pod {holding[0].name} of Job {job.name} still holds GPUs on {holding[0].node}, {_PATIENCE_S:g} s "
+                    "after its Job was deleted: nothing is trained beside it; look at the node and the pod's finalizers"
+                )
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 2.0)

@@ -1,0 +1,192 @@
+"""What is seen of a Job -> its record in the ledger. Nothing that was written down once is taken back.
+
+An attempt's pod may be gone a second after its end, and be counted nowhere; and for a time nobody may have watched.
+So an attempt is kept as it was seen; one that vanished is closed at the latest moment at which it can have ended; and
+time in which unseen pods may have run is charged in full, marked as estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from gpu_training.core.attempts import Attempt
+from gpu_training.core.decide import Outcome, OutcomeKind
+from gpu_training.core.ledger import Ending, LedgerJob
+from gpu_training.core.memory_growth import is_largest
+from gpu_training.core.observation import JobObservation, Observation
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
+
+_LEAST_GAP_S: Final = 2.0
+"""Kubernetes writes times in whole seconds."""
+
+_VANISHED: Final = Verdict(
+    category=Category.DISRUPTED,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.WAIT,
+    summary="the pod was gone when somebody looked again; it is charged up to the latest moment at which it can have "
+    "ended",
+    remedy="nothing: a pod that fails by itself stays to be seen, so this one was taken away",
+)
+
+
+_ENDED_WITH_ITS_JOB: Final = Verdict(
+    category=Category.KILLED,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.RETRY,
+    summary="the pod was ended together with its Job",
+    remedy="nothing: see why the Job ended",
+)
+
+
+def book(
+    job: LedgerJob, observation: Observation, seen: Sequence[Attempt], *, now: float, watched_since: float
+) -> LedgerJob:
+    """Give the Job's record with what is seen now.
+
+    :param seen: attempts of the observation, by age.
+    :param now: seconds since 1970.
+    :param watched_since: since when whoever asks has seen all that happened to the Job's pods.
+    """
+    known = {attempt.uid: attempt for attempt in job.attempts}
+    attempts = [_merged(known.get(attempt.uid), attempt) for attempt in seen]
+    here = {attempt.uid for attempt in seen}
+    lost = [_closed(a, observation, attempts, now) for a in job.attempts if a.uid not in here]
+    gap = _unseen_seconds(job, observation.job, [*lost, *attempts], now=now, watched_since=watched_since)
+    return replace(
+        job,
+        attempts=tuple(sorted([*lost, *attempts], key=_age)),
+        seen_until=max(job.seen_until, now),
+        unseen_gpu_seconds=round(job.unseen_gpu_seconds + gap * job.gpus, 3),
+    )
+
+
+def _age(attempt: Attempt) -> tuple[float, str]:
+    return (attempt.started_at if attempt.started_at is not None else float("inf"), attempt.uid)
+
+
+def _merged(before: Attempt | None, seen: Attempt) -> Attempt:
+    """Give what is known of an attempt: an end and its verdict, once seen, are not taken back by later sights."""
+    if before is None or before.ended_at is None:
+        return seen
+    if before.estimated and not seen.estimated and seen.ended_at is not None:
+        return seen
+    return before
+
+
+def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt], now: float) -> Attempt:
+    """Give an attempt whose pod is gone, with the latest moment at which it can have ended."""
+    if attempt.ended_at is not None:
+        return attempt
+    pods = {pod.uid: pod for pod in observation.pods}
+    ends = [now]
+    if observation.job is not None and observation.job.parallelism in (None, 1):
+        # The replacement is made when its predecessor has ended (podReplacementPolicy Failed).
+        ends += [
+            created
+            for other in seen
+            if other.uid in pods
+            and (created := pods[other.uid].created_at) is not None
+            and (attempt.started_at is None or created >= attempt.started_at)
+        ]
+    final = observation.job.final if observation.job is not None else None
+    if final is not None and final.changed_at is not None:
+        ends.append(final.changed_at)
+    end = min(ends)
+    held = max(0.0, end - attempt.started_at) if attempt.started_at is not None else 0.0
+    return replace(
+        attempt,
+        ended_at=end,
+        gpu_seconds=round(held * attempt.gpus, 3),
+        estimated=attempt.started_at is not None,
+        verdict=attempt.verdict or _VANISHED,
+    )
+
+
+def _unseen_seconds(
+    job: LedgerJob, seen: JobObservation | None, attempts: Sequence[Attempt], *, now: float, watched_since: float
+) -> float:
+    """Give the seconds in which pods may have come and gone without anybody seeing them."""
+    begin = max(job.seen_until, job.created_at)
+    end = min(now, watched_since)
+    if seen is not None:
+        if seen.started_at is None:
+            return 0.0  # it never began, or is suspended
+        begin = max(begin, seen.started_at)
+        if seen.suspended_at is not None:
+            end = min(end, seen.suspended_at)
+        if seen.final is not None and seen.final.changed_at is not None:
+            end = min(end, seen.final.changed_at)
+    uncovered = end - begin
+    for start, stop in _spans(attempts, begin, end):
+        uncovered -= stop - start
+    return uncovered if uncovered >= _LEAST_GAP_S else 0.0
+
+
+def _spans(attempts: Sequence[Attempt], begin: float, end: float) -> list[tuple[float, float]]:
+    """Give the parts of a time that attempts cover, one behind the other. One that waits for its node covers, too: no
+    other pod can be there meanwhile."""
+    spans: list[tuple[float, float]] = []
+    covered = begin
+    for attempt in sorted(attempts, key=_age):
+        start = max(covered, begin if attempt.started_at is None else attempt.started_at)
+        stop = min(end, end if attempt.ended_at is None else attempt.ended_at)
+        if stop > start:
+            spans.append((start, stop))
+            covered = stop
+    return spans
+
+
+def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> LedgerJob:
+    """Give the record of a Job that has ended.
+
+    :param outcome: what its end means.
+    :param memory_cap: the most memory that a Job may have: an attempt that ran out of that much is the last one.
+    """
+    if job.ended_at is not None:
+        return job
+    ended = [attempt.ended_at for attempt in job.attempts if attempt.ended_at is not None]
+    end = now if outcome.kind is OutcomeKind.LOST or not ended else min(now, max(ended))
+    return replace(
+        job,
+        ended_at=max(end, job.created_at),
+        ending=Ending(outcome.kind.value),
+        verdict=final_verdict(outcome.verdict, job, memory_cap),
+        attempts=tuple(_released(attempt, now) for attempt in job.attempts),
+    )
+
+
+def take_away(job: LedgerJob, ending: Ending, *, now: float) -> LedgerJob:
+    """Give the record of a Job that we deleted. Its pods have their grace period still, which is booked if it is
+    seen."""
+    if job.ended_at is not None:
+        return job
+    return replace(
+        job, ended_at=now, ending=ending, attempts=tuple(_released(attempt, now) for attempt in job.attempts)
+    )
+
+
+def _released(attempt: Attempt, now: float) -> Attempt:
+    if attempt.ended_at is not None:
+        return attempt
+    held = max(0.0, now - attempt.started_at) if attempt.started_at is not None else 0.0
+    return replace(
+        attempt,
+        ended_at=now,
+        gpu_seconds=round(held * attempt.gpus, 3),
+        estimated=attempt.started_at is not None,
+        verdict=attempt.verdict or _ENDED_WITH_ITS_JOB,
+    )
+
+
+def final_verdict(verdict: Verdict | None, job: LedgerJob, memory_cap: str) -> Verdict | None:
+    """Give the verdict, which is final where more memory is asked for and there is no more to be had."""
+    if verdict is None or verdict.action is not Action.RETRY_LARGER or not is_largest(job.memory, memory_cap):
+        return verdict
+    return replace(
+        verdict,
+        action=Action.FAIL,
+        summary=f"{verdict.summary}; {job.memory} is the most that training.memory_growth allows",
+        remedy="raise memory_growth.maximum, or read less data at once; shared memory counts against the limit",
+    )

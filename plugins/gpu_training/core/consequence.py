@@ -1,0 +1,156 @@
+"""What a task try that asks for a training gets: the Job to wait on, the next Job, what is trained, or a refusal.
+
+The table of consequences (docs/design.md) as one pure function over the lineage's ledger. A clear is told from a retry
+by what Airflow changes on it, the task instance's max_tries, never by guessing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_training.core.budget import Budget
+from gpu_training.core.exhaustion import exhausted, spent_verdict
+from gpu_training.core.ledger import Claim, Ledger, LedgerJob, Renewal, Trained, spending
+from gpu_training.core.naming import TaskTry
+from gpu_training.core.verdict import Action, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A task try that asks.
+
+    :param max_tries: the task instance's, as Airflow has it now.
+    :param by_person: whether a person triggered the run.
+    :param retrain: whether what is trained already is to be trained again.
+    :param has_fallback: whether a spot fallback is declared.
+    """
+
+    task: TaskTry
+    max_tries: int
+    by_person: bool
+    retrain: bool
+    budget: Budget
+    has_fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Wait on this Job."""
+
+    job: LedgerJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Make the Job of this number in this generation.
+
+    :param planned: its record, where an earlier one who asked came that far and no farther.
+    """
+
+    number: int
+    generation: int
+    planned: LedgerJob | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """It is trained.
+
+    :param own: whether this task itself waited on the Job that trained it.
+    """
+
+    trained: Trained
+    own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse:
+    """No Job: the budget is spent, or the same work has failed in a way that no repetition cures."""
+
+    verdict: Verdict
+
+
+Consequence = Join | Start | Reuse | Refuse
+
+_RENEWALS_KEPT: Final = 100
+
+
+def follow(
+    ledger: Ledger, request: Request, now: float, *, unusable: Collection[int] = ()
+) -> tuple[Ledger, Consequence]:
+    """Give the consequence, and the ledger in which it is written down.
+
+    The ledger's open Job is known to live, or was never made.
+
+    :param now: seconds since 1970.
+    :param unusable: generations whose model does not verify any more.
+    """
+    claim = ledger.claim(request.task.task)
+    cleared = claim is not None and request.max_tries > claim.max_tries
+    if claim is not None and not cleared and claim.generation not in unusable:
+        trained = ledger.trained_in(claim.generation)
+        if trained is not None:
+            return ledger, Reuse(trained=trained, own=_waited_on(claim, trained))
+    if ledger.open_job is not None:
+        job = ledger.open_job
+        ledger = _claimed(ledger, request, job.generation, job.number, now)
+        if job.uid is None:
+            return ledger, Start(number=job.number, generation=job.generation, planned=job)
+        return ledger, Join(job=job)
+    current = ledger.trained_in(ledger.generation)
+    if current is not None:
+        if ledger.generation not in unusable and not _again(ledger, request, claim, cleared=cleared):
+            return _claimed(ledger, request, ledger.generation, 0, now), Reuse(trained=current, own=False)
+        why = "its model is gone" if ledger.generation in unusable else "cleared after its success"
+        return _start(_next_generation(ledger, request, now, "asked for" if claim is None else why), request, now)
+    if (cleared or (claim is None and request.by_person)) and ledger.current_jobs():
+        ledger = _renewed(ledger, request, now, "cleared" if cleared else "a new run by hand")
+    return _within_budget(ledger, request, now)
+
+
+def _waited_on(claim: Claim, trained: Trained) -> bool:
+    return claim.number == trained.number
+
+
+def _again(ledger: Ledger, request: Request, claim: Claim | None, *, cleared: bool) -> bool:
+    """Whether what is trained is to be trained again: who asks explicitly, and whoever clears a task that was green."""
+    if claim is None:
+        return request.retrain
+    own = ledger.trained_in(claim.generation)
+    return cleared and own is not None and (claim.number == 0 or _waited_on(claim, own))
+
+
+def _within_budget(ledger: Ledger, request: Request, now: float) -> tuple[Ledger, Consequence]:
+    jobs = ledger.current_jobs()
+    last = next((job for job in reversed(jobs) if job.uid is not None), None)
+    if last is not None and last.verdict is not None and last.verdict.action is Action.FAIL:
+        return ledger, Refuse(verdict=last.verdict)
+    what = exhausted(ledger, request.budget, now, has_fallback=request.has_fallback)
+    if what is not None:
+        return ledger, Refuse(verdict=spent_verdict(what, spending(jobs, now)))
+    return _start(ledger, request, now)
+
+
+def _start(ledger: Ledger, request: Request, now: float) -> tuple[Ledger, Consequence]:
+    start = Start(number=ledger.next_number, generation=ledger.generation)
+    return _claimed(ledger, request, ledger.generation, start.number, now), start
+
+
+def _claimed(ledger: Ledger, request: Request, generation: int, number: int, now: float) -> Ledger:
+    task = request.task.task
+    return ledger.with_claim(
+        Claim(task=task, max_tries=request.max_tries, generation=generation, number=number, at=now)
+    )
+
+
+def _renewed(ledger: Ledger, request: Request, now: float, why: str) -> Ledger:
+    period = ledger.period + 1
+    renewal = Renewal(at=now, task=request.task.task, generation=ledger.generation, period=period, why=why)
+    return replace(ledger, period=period, renewals=(*ledger.renewals, renewal)[-_RENEWALS_KEPT:])
+
+
+def _next_generation(ledger: Ledger, request: Request, now: float, why: str) -> Ledger:
+    ahead = replace(ledger, generation=ledger.generation + 1)
+    return _renewed(ahead, request, now, f"generation {ahead.generation}: {why}")

@@ -1,0 +1,84 @@
+"""Having Kubernetes end a Job that only we know to be over, and reading back why: the order stands on the Job itself.
+
+A Job's podFailurePolicy sees exit codes and pod conditions. What it can not see (a container's reason, a line of the
+log, a budget over several Jobs) is seen by whoever watches, during the Job's back-off or while the pod runs. With
+activeDeadlineSeconds lowered to one second, Kubernetes ends what runs with its grace period; with backoffLimit 0, a Job
+that waits for its next pod fails at once (measured with Kubernetes 1.37: within 0.02 s).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_training.core.budget import Allowance
+from gpu_training.core.exhaustion import overdrawn, spent_verdict
+from gpu_training.core.ledger import LedgerJob, spending
+from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE
+from gpu_training.core.observation import JobObservation
+from gpu_training.core.plain_data import PlainDataError, plain_verdict, verdict_of
+from gpu_training.core.verdict import Action, Category, Verdict
+
+_FINAL_FOR_THE_JOB: Final = frozenset({Action.FAIL, Action.RETRY_ELSEWHERE, Action.RETRY_LARGER})
+_LONGEST_WORDS: Final = 1000
+ADMISSION_SLACK: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The Job is over."""
+
+    verdict: Verdict
+
+    def patch(self) -> dict[str, Any]:
+        """Give the merge patch that has Kubernetes end the Job."""
+        words = plain_verdict(self.verdict) or {}
+        text = json.dumps({name: value[:_LONGEST_WORDS] for name, value in words.items()})
+        return {
+            "metadata": {"annotations": {ANNOTATION_ENDED_BECAUSE: text}},
+            "spec": {"activeDeadlineSeconds": 1, "backoffLimit": 0},
+        }
+
+
+def due(job: LedgerJob, seen: JobObservation, now: float) -> Order | None:
+    """Give the order for a Job that lives and is over; None while it may go on.
+
+    :param job: its record, in which all that was seen is booked.
+    :param now: seconds since 1970.
+    """
+    if seen.ended or seen.deleting or seen.condition("FailureTarget") or seen.condition("SuccessCriteriaMet"):
+        return None
+    if ended_because(seen) is not None:
+        return None
+    verdicts = [attempt.verdict for attempt in job.attempts if attempt.verdict is not None]
+    final = next((verdict for verdict in reversed(verdicts) if verdict.action in _FINAL_FOR_THE_JOB), None)
+    if final is not None:
+        return Order(verdict=final)
+    if job.failures > job.allowance.failures:
+        failed = next(verdict for verdict in reversed(verdicts) if verdict.action is not Action.WAIT)
+        return Order(verdict=failed)
+    what = overdrawn(job, now)
+    return Order(verdict=spent_verdict(what, spending([job], now))) if what is not None else None
+
+
+def ended_because(job: JobObservation) -> Verdict | None:
+    """Give the verdict for which we had a Job ended; None when there is none, or somebody wrote something else."""
+    try:
+        return verdict_of(json.loads(job.annotations.get(ANNOTATION_ENDED_BECAUSE, "null")))
+    except (ValueError, RecursionError, PlainDataError):
+        return None
+
+
+def wanted_backoff_limit(allowance: Allowance, *, admissions: int) -> int:
+    """Give the backoffLimit of a Job: the failures that it may make good, those at admission that no podFailurePolicy
+    can match, and one more of these to come, so that none ends the Job before anybody has seen it.
+
+    :param admissions: pods so far that a node turned away.
+    """
+    return allowance.failures + admissions + ADMISSION_SLACK
+
+
+def admissions_of(job: LedgerJob) -> int:
+    """Give how many pods of a Job a node turned away."""
+    return sum(a.verdict is not None and a.verdict.category is Category.ADMISSION_FAILED for a in job.attempts)

@@ -1,0 +1,47 @@
+"""A Job that lives -> its record, where the ledger that had it is gone: what the Job itself says of its limits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_training.core.budget import DEFAULT_DISRUPTIONS, Allowance
+from gpu_training.core.documents import Document, child, entries, text, whole
+from gpu_training.core.ledger import LedgerJob
+from gpu_training.core.naming import TRAINING_CONTAINER
+from gpu_training.core.observation import observe_job
+from gpu_training.core.orders import ADMISSION_SLACK
+from gpu_training.core.resources import GPU_RESOURCE
+
+_UNBOUNDED_S: Final = 30 * 24 * 3600
+
+
+def recovered(document: Document, *, number: int, generation: int, now: float) -> LedgerJob:
+    """Give the record of a Job. Attempts that are gone are lost with the ledger; those whose pods are there are not."""
+    job = observe_job(document)
+    spec = child(document, "spec")
+    created = job.created_at if job.created_at is not None else now
+    limits = _limits(spec)
+    gpus = limits.get(GPU_RESOURCE)
+    return LedgerJob(
+        number=number,
+        generation=generation,
+        period=1,
+        name=job.name,
+        uid=job.uid,
+        created_at=created,
+        seen_until=now,
+        gpus=(int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else 0) * max(1, job.parallelism or 1),
+        memory=text(limits, "memory"),
+        allowance=Allowance(
+            failures=max(0, (job.backoff_limit or 0) - ADMISSION_SLACK),
+            disruptions=DEFAULT_DISRUPTIONS,
+            gpu_seconds=None,
+            wall_seconds=float(whole(spec, "activeDeadlineSeconds") or _UNBOUNDED_S),
+        ),
+    )
+
+
+def _limits(spec: Document) -> Document:
+    pod = child(child(spec, "template"), "spec")
+    found = (c for c in entries(pod, "containers") if c.get("name") == TRAINING_CONTAINER)
+    return next((child(child(container, "resources"), "limits") for container in found), {})

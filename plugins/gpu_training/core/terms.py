@@ -1,0 +1,30 @@
+"""What whoever watches a Job has to know of its lineage's budget, as plain data in a trigger's arguments."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpu_training.core.budget import Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a lineage may spend.
+
+    :param has_fallback: whether a spot fallback is declared.
+    :param memory_cap: the most memory that a Job may have, as a Kubernetes quantity.
+    """
+
+    budget: Budget
+    has_fallback: bool
+    memory_cap: str
+
+    def to_document(self) -> dict[str, Any]:
+        """Give plain data, which :meth:`from_document` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Terms:
+        """Give the terms in a document that :meth:`to_document` gave."""
+        return cls(**{**document, "budget": Budget(**document["budget"])})

@@ -1,0 +1,199 @@
+"""Keeps the ledger of one Job while somebody watches it, and has the Job ended when its budget or a rule says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Final
+
+from gpu_training.cluster.connection import MERGE_PATCH, Cluster
+from gpu_training.cluster.jobs import jobs_path
+from gpu_training.cluster.ledger_store import LedgerStore
+from gpu_training.cluster.settlement import trained_by
+from gpu_training.core.attempts import attempts_of
+from gpu_training.core.bookkeeping import book, close
+from gpu_training.core.decide import Outcome, Policy
+from gpu_training.core.errors import ClusterRejected, GpuTrainingError
+from gpu_training.core.events import JobReference
+from gpu_training.core.exhaustion import exhausted, seconds_left
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, attempts_in
+from gpu_training.core.observation import JobObservation, Observation, image_of
+from gpu_training.core.orders import admissions_of, due, ended_because, wanted_backoff_limit
+from gpu_training.core.terms import Terms
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
+from gpu_training.task_log import TaskLog
+
+_AGAIN_AFTER_S: Final = 5.0
+
+_REPLACED: Final = Verdict(
+    category=Category.REPLACED,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.RETRY,
+    summary="a waiter of higher priority had the Job replaced before any of its pods started",
+    remedy="nothing: this task waits on the Job that replaced it",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What the ledger says of the end.
+
+    :param outcome: with the attempts of the whole generation.
+    :param spent: what of the budget is spent; None while another Job may be made.
+    """
+
+    outcome: Outcome
+    spent: str | None
+
+
+class Bookkeeper:
+    """The books of one Job. A ledger that can not be written is a warning: the Job itself says how it ended.
+
+    :param number: of the Job in its lineage.
+    :param terms: what the lineage may spend.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: LedgerStore,
+        job: JobReference,
+        number: int,
+        *,
+        policy: Policy,
+        terms: Terms,
+        mlflow_run_id: str,
+        log: TaskLog,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._job = job
+        self._number = number
+        self._policy = policy
+        self._terms = terms
+        self._mlflow_run_id = mlflow_run_id
+        self._log = log
+        self._since: float | None = None
+        self._quiet_until = 0.0
+        self._warned = False
+
+    async def watch(self, observation: Observation, now: float) -> float | None:
+        """Write down what is new, and act on it: end the Job that is over, make room for what a node turned away.
+
+        :param now: seconds since 1970.
+        :returns: seconds after which to call this again even if nothing changes; None for no need.
+        """
+        self._since = now if self._since is None else self._since
+        seen = observation.job
+        if seen is None:
+            return None
+        if monotonic() < self._quiet_until:
+            return self._quiet_until - monotonic()
+        try:
+            record = await self._noted(observation, now)
+            if record is None:
+                return None
+            await self._act(record, seen, now)
+        except GpuTrainingError as error:
+            self._quiet_until = monotonic() + _AGAIN_AFTER_S
+            self._warn(error)
+            return _AGAIN_AFTER_S
+        held = sum(attempt.gpus for attempt in record.attempts if attempt.ended_at is None and attempt.started_at)
+        return seconds_left(record, record.allowance, held, now)
+
+    async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
+        """Write the end down, and give it with what the lineage has behind it."""
+        image = image_of(observation)
+
+        def write(ledger: Ledger) -> tuple[Ledger, None]:
+            before = ledger.job(self._number)
+            if before is None or before.uid not in (None, self._job.uid):
+                return ledger, None
+            after = self._booked(before, observation, now) if before.ended_at is None else before
+            ledger = ledger.with_job(close(after, outcome, now=now, memory_cap=self._terms.memory_cap))
+            trained = trained_by(after, self._job, outcome, self._mlflow_run_id, image, now)
+            return (ledger.with_trained(trained) if trained is not None else ledger), None
+
+        try:
+            await self._store.change(write, now=now)
+        except GpuTrainingError as error:
+            self._warn(error)
+        ledger = self._store.seen
+        record = ledger.job(self._number) if ledger is not None else None
+        if ledger is None or record is None or record.uid != self._job.uid:
+            return Settled(outcome=outcome, spent=None)
+        return Settled(
+            outcome=replace(
+                outcome,
+                attempts=attempts_in(ledger, record.generation) or outcome.attempts,
+                verdict=_REPLACED if record.ending is Ending.REPLACED else record.verdict or outcome.verdict,
+            ),
+            spent=exhausted(ledger, self._terms.budget, now, has_fallback=self._terms.has_fallback)
+            if outcome.verdict
+            else None,
+        )
+
+    def _booked(self, record: LedgerJob, observation: Observation, now: float) -> LedgerJob:
+        attempts = attempts_of(observation, now, self._policy.rules)
+        since = self._since if self._since is not None else now
+        return book(record, observation, attempts, now=now, watched_since=since)
+
+    async def _noted(self, observation: Observation, now: float) -> LedgerJob | None:
+        """Give the Job's record with what is seen now, written if it says anything new."""
+        ledger = self._store.seen if self._store.seen is not None else await self._store.read()
+        record = ledger.job(self._number)
+        if record is None or record.uid != self._job.uid or record.ended_at is not None:
+            return None
+        booked = self._booked(record, observation, now)
+        if _facts(booked) == _facts(record) and booked.unseen_gpu_seconds == record.unseen_gpu_seconds:
+            return booked
+
+        def write(newest: Ledger) -> tuple[Ledger, LedgerJob | None]:
+            before = newest.job(self._number)
+            if before is None or before.uid != self._job.uid or before.ended_at is not None:
+                return newest, None
+            after = self._booked(before, observation, now)
+            return newest.with_job(after), after
+
+        return await self._store.change(write, now=now)
+
+    async def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> None:
+        order = due(record, seen, now)
+        if order is not None:
+            self._log.warning("Ending Job %s: %s", seen.name, order.verdict.summary)
+            await self._patch(order.patch())
+            return
+        wanted = wanted_backoff_limit(record.allowance, admissions=admissions_of(record))
+        if (
+            seen.backoff_limit is not None
+            and seen.backoff_limit < wanted
+            and not seen.ended
+            and not ended_because(seen)
+        ):
+            await self._patch({"spec": {"backoffLimit": wanted}})
+
+    async def _patch(self, patch: dict[str, object]) -> None:
+        metadata = patch.get("metadata")
+        body = {**patch, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "uid": self._job.uid}}
+        try:
+            await self._cluster.request(
+                "PATCH",
+                jobs_path(self._job.namespace, self._job.name),
+                doing=f"end Job {self._job.namespace}/{self._job.name}",
+                body=body,
+                content_type=MERGE_PATCH,
+            )
+        except ClusterRejected as error:
+            # 404: gone; 409 and 422: another Job of the name by now.
+            if error.status not in (404, 409, 422):
+                raise
+
+    def _warn(self, error: GpuTrainingError) -> None:
+        if not self._warned:
+            self._warned = True
+            self._log.warning("The ledger is not kept, the training goes on: %s", error)
+
+
+def _facts(record: LedgerJob) -> list[object]:
+    """Give what is worth a write: not that what runs has run a little longer."""
+    return [(a.uid, a.node, a.started_at, a.ended_at, a.verdict) for a in record.attempts]

@@ -1,0 +1,113 @@
+"""The wait itself: what is seen of a Job, what it means, and when it is over."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from gpu_training.core.contact import Silence, listen, out_of_contact
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
+from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
+from gpu_training.core.log_matcher import LogMatcher
+from gpu_training.core.observation import Observation
+from gpu_training.core.phase import Wait
+from gpu_training.task_log import TaskLog
+from gpu_training.triggers.voice import Voice
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.connection import Cluster
+    from gpu_training.cluster.logs import LogFollower
+    from gpu_training.cluster.subscription import Subscription
+    from gpu_training.triggers.bookkeeper import Bookkeeper, Settled
+
+_CONFIRM_EVERY_S: Final = 1.0
+_LEAST_PAUSE_S: Final = 0.2
+
+
+class Vigil:
+    """One wait for one Job.
+
+    :param matcher: has read the log's lines as far as they came.
+    :param follower: None where no log is followed.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        cluster: Cluster,
+        bookkeeper: Bookkeeper,
+        voice: Voice,
+        matcher: LogMatcher,
+        follower: LogFollower | None,
+        *,
+        policy: Policy,
+        log: TaskLog,
+    ) -> None:
+        self._subscription = subscription
+        self._cluster = cluster
+        self._bookkeeper = bookkeeper
+        self._voice = voice
+        self._matcher = matcher
+        self._follower = follower
+        self._policy = policy
+        self._log = log
+
+    async def until_ended(self, *, contact_limit: float) -> tuple[Observation, Outcome]:
+        """Give what was seen last and how it ended.
+
+        :param contact_limit: seconds without contact to the Job after which the wait is over.
+        """
+        silence: Silence | None = None
+        while True:
+            self._voice.trouble(self._subscription.trouble)
+            if self._follower is not None:
+                self._follower.update(self._subscription.pods, self._subscription.gone_pods)
+            observation, clock = self.observe(), time.monotonic()
+            decision = decide(observation, self._policy, time.time())
+            # An end that was seen waits for the pods; before that, only news of the Job matters.
+            quiet = self._subscription.job_trouble if isinstance(decision, Wait) else self._subscription.trouble
+            silence = listen(silence, quiet, clock)
+            left = silence.left(contact_limit, clock) if silence is not None else None
+            if silence is not None and left == 0:
+                lost = out_of_contact(observation, silence, clock=clock, now=time.time(), rules=self._policy.rules)
+                return observation, lost if isinstance(decision, Wait) else decision
+            if isinstance(decision, Wait):
+                look = await self._bookkeeper.watch(observation, time.time())
+                pause = max(_LEAST_PAUSE_S, look) if look is not None else None
+                await self._subscription.changed(_soonest(self._voice.phase(decision), left, pause))
+            elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all():
+                observation = self.observe()
+                decision = decide(observation, self._policy, time.time())
+                if isinstance(decision, Outcome):
+                    return observation, decision
+
+    async def settle(self, outcome: Outcome) -> Settled:
+        """Write the end into the ledger; what the end of the log told is in it, too."""
+        observation, now = self.observe(), time.time()
+        decision = decide(observation, self._policy, now)
+        return await self._bookkeeper.settle(observation, decision if isinstance(decision, Outcome) else outcome, now)
+
+    def observe(self) -> Observation:
+        """Give what is seen now."""
+        return replace(self._subscription.observe(), findings=self._matcher.findings)
+
+    async def _has_seen_all(self) -> bool:
+        """Read the pods once more before a training is called failed: Jobs and pods are watched apart, and what a pod
+        left may still be on its way when its Job's end is known."""
+        from gpu_training.cluster.jobs import list_pods
+
+        try:
+            self._subscription.refresh(await list_pods(self._cluster, self._subscription.job))
+        except ClusterUnavailable as error:
+            self._log.debug("not deciding yet: %s", error)
+            await self._subscription.changed(_CONFIRM_EVERY_S)
+            return False
+        except GpuTrainingError as error:
+            self._log.warning("deciding by what was seen: %s", error)
+        return True
+
+
+def _soonest(*waits: float | None) -> float | None:
+    """Give the shortest of some waits, of which None has no end."""
+    return min((wait for wait in waits if wait is not None), default=None)
