@@ -23,6 +23,7 @@ from gpu_training.core.events import (
 )
 from gpu_training.core.observation import observe
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
+from gpu_training.rule_table import built_in_rules
 
 pytestmark = pytest.mark.core
 
@@ -77,13 +78,13 @@ outcomes = st.builds(
 )
 
 
-def event(outcome: Outcome, image: str = "") -> TrainingEvent:
-    return TrainingEvent(job=JOB, work=WORK, outcome=outcome, image=image)
+def event(outcome: Outcome, image: str = "", spent: str | None = None) -> TrainingEvent:
+    return TrainingEvent(job=JOB, work=WORK, outcome=outcome, image=image, spent=spent)
 
 
-@given(outcomes, texts)
-def test_an_event_survives_json(outcome: Outcome, image: str) -> None:
-    sent = event(outcome, image)
+@given(outcomes, texts, st.none() | texts)
+def test_an_event_survives_json(outcome: Outcome, image: str, spent: str | None) -> None:
+    sent = event(outcome, image, spent)
     assert from_payload(json.loads(json.dumps(to_payload(sent)))) == sent
 
 
@@ -92,7 +93,7 @@ def test_an_event_survives_json(outcome: Outcome, image: str) -> None:
     [(complete(), succeeded_pod()), (failed(), failed_pod(1)), (complete(), succeeded_pod(""))],
 )
 def test_what_was_decided_survives_json(job: dict[str, Any], pod: dict[str, Any]) -> None:
-    outcome = decide(observe(job, [pod]), Policy(), moment(20))
+    outcome = decide(observe(job, [pod]), Policy(rules=built_in_rules()), moment(20))
     assert isinstance(outcome, Outcome)
     assert from_payload(json.loads(json.dumps(to_payload(event(outcome))))).outcome == outcome
 
@@ -108,10 +109,10 @@ def test_the_largest_result_that_a_trainer_may_write_travels() -> None:
 
 @pytest.mark.case("C084")
 def test_a_payload_is_small_plain_data_without_anything_of_the_manifest() -> None:
-    outcome = decide(observe(failed(), [failed_pod(1)]), Policy(), moment(20))
+    outcome = decide(observe(failed(), [failed_pod(1)]), Policy(rules=built_in_rules()), moment(20))
     assert isinstance(outcome, Outcome)
     payload = to_payload(event(outcome))
-    assert payload.keys() == {"v", "job", "work", "image", "kind", "attempts", "verdict", "result"}
+    assert payload.keys() == {"v", "job", "work", "image", "kind", "attempts", "verdict", "result", "spent"}
     assert len(json.dumps(payload)) < 4000
 
 
@@ -166,6 +167,7 @@ PAYLOAD: dict[str, Any] = to_payload(
         (["attempts", 0, "verdict"], 5, "verdict=5: a mapping"),
         (["verdict", "category"], "bad luck", "category='bad luck': one of disrupted"),
         (["verdict", "action"], None, "action=None"),
+        (["spent"], 5, "spent=5: a text"),
         (["result"], [], "result=[]: a mapping"),
         (["result", "status"], "ok", "status='ok': one of trained, failed"),
         (["result", "metrics"], None, "metrics=None: a mapping"),
