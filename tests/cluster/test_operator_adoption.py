@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from tests.cluster import trainings
-from tests.cluster.trainings import RUNS_ON, SUCCEED, TaskInstance, defer, fire, jobs_of, operator, pods_of, spec, train
+from tests.cluster.trainings import (
+    RUNS_ON,
+    SUCCEED,
+    TaskInstance,
+    defer,
+    fire,
+    jobs_of,
+    operator,
+    pods_of,
+    spec,
+    train,
+    waiters_on,
+)
 from tests.fake_mlflow import FakeMlflow
 
 from gpu_training.core.errors import ConfigurationError, StaleTry, TrainingFailed
@@ -20,11 +32,12 @@ from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 
-OWNER = "gpu-training.io/owner"
+WAITERS = "gpu-training.io/waiters"
 
 
-def owner_of(job: dict[str, Any]) -> str:
-    return str(job["metadata"]["annotations"][OWNER])
+def tries_on(job: dict[str, Any]) -> list[tuple[str, int]]:
+    """Give run and number of the tries that wait on a Job."""
+    return [(run, number) for _, run, _, _, number in waiters_on(job)]
 
 
 @pytest.mark.case("C001")
@@ -42,7 +55,7 @@ def test_a_retry_adopts_the_job_of_a_try_that_died_before_it_deferred(
     (pod,) = pods_of(sandbox, namespace)
     assert result["job_uid"] == job["metadata"]["uid"]
     assert [owner["uid"] for owner in pod["metadata"]["ownerReferences"]] == [job["metadata"]["uid"]]
-    assert owner_of(job) == f'["train_on_demand__shell","{first.run_id}","train",-1,2]'
+    assert tries_on(job) == [(first.run_id, 2)]
     assert len(connected.runs) == 1
 
 
@@ -109,7 +122,7 @@ def test_a_task_that_is_cleared_after_its_success_trains_again(
     result = train(operator(spec(namespace, SUCCEED)), cleared)
 
     assert len(jobs_of(sandbox, namespace)) == 2
-    assert result["job"].endswith("-g1-2")
+    assert (result["job"][-5:], result["generation"]) == ("-g2-2", 2)
 
 
 def test_a_cleared_task_with_other_parameters_deletes_its_old_job(
@@ -125,21 +138,25 @@ def test_a_cleared_task_with_other_parameters_deletes_its_old_job(
     assert job["metadata"]["uid"] == new.job["uid"]
 
 
-def test_another_run_of_the_same_work_gets_a_job_of_its_own(
+def test_another_run_of_a_tagged_image_gets_a_job_of_its_own(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow
 ) -> None:
     one, other = (defer(operator(spec(namespace, RUNS_ON)), TaskInstance()) for _ in range(2))
 
     assert one.job["uid"] != other.job["uid"]
-    assert {job["metadata"]["name"][-5:] for job in jobs_of(sandbox, namespace)} == {"-g1-1", "-g1-2"}
+    assert one.lineage != other.lineage
+    assert {job["metadata"]["name"][-5:] for job in jobs_of(sandbox, namespace)} == {"-g1-1"}
 
 
 @pytest.mark.case("C011")
 def test_mapped_tasks_keep_to_their_own_jobs(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
     run = TaskInstance()
     mapped = [replace(run, map_index=index, xcoms={}) for index in range(3)]
-    first = [defer(operator(spec(namespace, RUNS_ON)), instance) for instance in mapped]
-    again = [defer(operator(spec(namespace, RUNS_ON)), replace(instance, try_number=2)) for instance in mapped]
+    work = [spec(namespace, RUNS_ON, arguments={"fold": index}) for index in range(3)]
+    first = [defer(operator(each), instance) for each, instance in zip(work, mapped, strict=True)]
+    again = [
+        defer(operator(each), replace(instance, try_number=2)) for each, instance in zip(work, mapped, strict=True)
+    ]
 
     assert len({trigger.job["uid"] for trigger in first}) == 3
     assert [trigger.job for trigger in again] == [trigger.job for trigger in first]
@@ -148,33 +165,72 @@ def test_mapped_tasks_keep_to_their_own_jobs(sandbox: Sandbox, namespace: str, c
 def test_a_foreign_object_under_our_name_is_an_error_and_left_alone(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow
 ) -> None:
-    name = defer(operator(spec(namespace, RUNS_ON)), TaskInstance()).job["name"]
-    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-    sandbox.api.request("DELETE", f"{path}/{name}", {"propagationPolicy": "Foreground"})
-    wait_for(lambda: not jobs_of(sandbox, namespace), 60, "the end of the Job")
+    first = TaskInstance(max_tries=1)
+    with pytest.raises(TrainingFailed):
+        train(operator(spec(namespace, "exit 1"), retries=1), first)
+    name = first.xcoms["job"]["job"].removesuffix("1") + "2"
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "sandbox-shell:1"}]}
     foreign = {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
-    sandbox.api.request("POST", path, foreign)
-    (before,) = jobs_of(sandbox, namespace)
+    sandbox.api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", foreign)
+    before = jobs_of(sandbox, namespace)
 
     with pytest.raises(AirflowFailException, match=f"Job {namespace}/{name} exists and is not ours"):
-        defer(operator(spec(namespace, RUNS_ON)), TaskInstance())
-    assert jobs_of(sandbox, namespace) == [before]
+        defer(operator(spec(namespace, "exit 1"), retries=1), first.next_try())
+    assert jobs_of(sandbox, namespace) == before
 
 
-def test_a_job_whose_owner_mark_was_forged_is_not_adopted(
+def edit(sandbox: Sandbox, namespace: str, job: dict[str, str], annotations: dict[str, str | None]) -> None:
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['name']}"
+    patch = {"metadata": {"annotations": annotations}}
+    sandbox.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+
+
+@pytest.mark.parametrize("forged", ["somebody", "[[1]]", None], ids=["no list", "a list of something", "taken away"])
+def test_a_job_on_which_somebody_edited_who_waits_is_adopted_since_the_ledger_knows_it(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow, forged: str | None
+) -> None:
+    first = TaskInstance()
+    job = defer(operator(spec(namespace, RUNS_ON)), first).job
+    edit(sandbox, namespace, job, {WAITERS: forged})
+    second = defer(operator(spec(namespace, RUNS_ON)), first.next_try())
+
+    (left,) = jobs_of(sandbox, namespace)
+    assert second.job == job
+    assert tries_on(left) == [(first.run_id, 2)]
+
+
+def test_a_job_whose_fingerprint_somebody_edited_is_neither_adopted_nor_touched(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow
 ) -> None:
     first = TaskInstance()
     job = defer(operator(spec(namespace, RUNS_ON)), first).job
-    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['name']}"
-    patch = {"metadata": {"annotations": {OWNER: "somebody"}}}
-    sandbox.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
+    edit(sandbox, namespace, job, {"gpu-training.io/fingerprint": "sha256:" + "0" * 64})
+    marks = [(each["metadata"]["uid"], each["metadata"]["annotations"]) for each in jobs_of(sandbox, namespace)]
+
+    with pytest.raises(AirflowFailException, match="exists and is not ours, or somebody edited its marks"):
+        defer(operator(spec(namespace, RUNS_ON)), first.next_try())
+    found = [(each["metadata"]["uid"], each["metadata"]["annotations"]) for each in jobs_of(sandbox, namespace)]
+    assert found == marks
+
+
+def test_a_job_made_by_somebody_else_under_the_marks_of_ours_is_not_adopted(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    first = TaskInstance()
+    job = defer(operator(spec(namespace, RUNS_ON)), first).job
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    copy = sandbox.api.request("GET", f"{path}/{job['name']}")
+    sandbox.api.request("DELETE", f"{path}/{job['name']}", {"propagationPolicy": "Foreground"})
+    wait_for(lambda: not jobs_of(sandbox, namespace), 60, "the end of the Job")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "sandbox-shell:1"}]}
+    marks = {name: copy["metadata"][name] for name in ("name", "annotations")}
+    marks["labels"] = {k: v for k, v in copy["metadata"]["labels"].items() if k.startswith("gpu-training.io/")}
+    sandbox.api.request("POST", path, {"metadata": marks, "spec": {"suspend": True, "template": {"spec": pod}}})
+    (forged,) = jobs_of(sandbox, namespace)
     second = defer(operator(spec(namespace, RUNS_ON)), first.next_try())
 
-    assert second.job["uid"] != job["uid"]
-    assert len(jobs_of(sandbox, namespace)) == 2
-    assert all("deletionTimestamp" not in job["metadata"] for job in jobs_of(sandbox, namespace))
+    assert second.job["name"] == job["name"].removesuffix("1") + "2"
+    assert forged in jobs_of(sandbox, namespace)
 
 
 def test_a_job_that_is_being_deleted_is_not_adopted(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
@@ -188,6 +244,7 @@ def test_a_job_that_is_being_deleted_is_not_adopted(sandbox: Sandbox, namespace:
     second = defer(operator(spec(namespace, script), full_job_spec=grace), first.next_try())
 
     assert second.job["name"] == job["name"].removesuffix("1") + "2"
+    assert all(pod["metadata"]["labels"]["job-name"] == second.job["name"] for pod in pods_of(sandbox, namespace))
 
 
 @pytest.mark.parametrize("arguments", [{}, {"rounds": 2}], ids=["the same work", "other work"])
@@ -197,12 +254,12 @@ def test_a_stale_try_leaves_the_job_of_a_later_one_alone(
     first = TaskInstance()
     defer(operator(spec(namespace, RUNS_ON)), first)
     defer(operator(spec(namespace, RUNS_ON, arguments=arguments)), first.next_try())
-    owners = [owner_of(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
+    owners = [tries_on(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
 
     with pytest.raises(StaleTry, match=r"try 2 of task 'train' waits on it, and this is try 1"):
         defer(operator(spec(namespace, RUNS_ON)), first)  # its worker was cut off, and comes back
-    left = [owner_of(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
-    assert left == owners == [f'["train_on_demand__shell","{first.run_id}","train",-1,2]']
+    left = [tries_on(job) for job in jobs_of(sandbox, namespace) if "deletionTimestamp" not in job["metadata"]]
+    assert left == owners == [[(first.run_id, 2)]]
 
 
 def test_several_triggers_share_one_watch(namespace: str, connected: FakeMlflow) -> None:

@@ -59,6 +59,7 @@ class TaskInstance:
     """What the operator sees of a task instance; its XComs stay readable."""
 
     run_id: str = field(default_factory=lambda: f"manual__{uuid.uuid4()}")
+    run_type: str = "manual"
     dag_id: str = "train_on_demand__shell"
     task_id: str = "train"
     map_index: int = -1
@@ -79,7 +80,7 @@ class TaskInstance:
         return {
             "ti": self,
             "run_id": self.run_id,
-            "dag_run": SimpleNamespace(dag_id=self.dag_id, run_id=self.run_id),
+            "dag_run": SimpleNamespace(dag_id=self.dag_id, run_id=self.run_id, run_type=self.run_type),
             "dag": SimpleNamespace(),
         }
 
@@ -99,12 +100,16 @@ def execute(task: GpuTrainingOperator, instance: TaskInstance) -> Any:
 def defer(task: GpuTrainingOperator, instance: TaskInstance) -> TrainingJobTrigger:
     """Run execute() until it defers, and give the trigger as the triggerer builds it: from its serialized form."""
     try:
-        execute(task, instance)
+        told = execute(task, instance)
     except TaskDeferred as deferral:
-        path, arguments = deferral.trigger.serialize()
-        assert path == "gpu_training.triggers.training.TrainingJobTrigger"
-        return TrainingJobTrigger(**json.loads(json.dumps(arguments)))
-    raise AssertionError("the operator did not defer")
+        return _as_the_triggerer_builds_it(deferral)
+    raise AssertionError(f"the operator did not defer: {told}")
+
+
+def _as_the_triggerer_builds_it(deferral: TaskDeferred) -> TrainingJobTrigger:
+    path, arguments = deferral.trigger.serialize()
+    assert path == "gpu_training.triggers.training.TrainingJobTrigger"
+    return TrainingJobTrigger(**json.loads(json.dumps(arguments)))
 
 
 def fire(trigger: TrainingJobTrigger) -> dict[str, Any]:
@@ -123,6 +128,18 @@ def jobs_of(sandbox: Sandbox, namespace: str) -> list[dict[str, Any]]:
     return sorted(items, key=lambda job: str(job["metadata"]["name"]), reverse=True)
 
 
+def ledger_of(sandbox: Sandbox, namespace: str) -> dict[str, Any]:
+    """Give the one ledger that there is."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=gpu-training.io/ledger"
+    (found,) = sandbox.api.request("GET", path)["items"]
+    return dict(json.loads(found["data"]["ledger.json"]))
+
+
+def waiters_on(job: dict[str, Any]) -> list[list[Any]]:
+    """Give the tries that wait on a Job, as its annotation has them."""
+    return list(json.loads(job["metadata"]["annotations"]["gpu-training.io/waiters"]))
+
+
 def pods_of(sandbox: Sandbox, namespace: str) -> list[dict[str, Any]]:
     return list(sandbox.api.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"])
 
@@ -137,8 +154,11 @@ def is_running(sandbox: Sandbox, namespace: str) -> bool:
 
 
 def train(task: GpuTrainingOperator, instance: TaskInstance) -> dict[str, Any]:
-    """Defer, wait, resume."""
-    return task.execute_complete(instance.context, fire(defer(task, instance)))
+    """Defer, wait, resume; or give what the operator gives at once."""
+    try:
+        return dict(execute(task, instance))
+    except TaskDeferred as deferral:
+        return task.execute_complete(instance.context, fire(_as_the_triggerer_builds_it(deferral)))
 
 
 @dataclass

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from time import time
 from typing import Final
 
 from gpu_training.cluster.connection import TRIES, Cluster, Document
 from gpu_training.cluster.jobs import list_jobs, number_of, reference_of
-from gpu_training.cluster.ledger_store import LedgerStore
-from gpu_training.cluster.waiting_list import IsAlive, leave, waiters_on
+from gpu_training.cluster.ledger_store import LedgerStore, Lineage
+from gpu_training.cluster.waiting_list import IsAlive, leave, refuse_when_stale, waiters_on
 from gpu_training.core.bookkeeping import take_away
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.ledger import Ending, Ledger
-from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LINEAGE, TaskTry, label_value
+from gpu_training.core.naming import (
+    ANNOTATION_FINGERPRINT,
+    LABEL_DEPLOYMENT,
+    LABEL_LINEAGE,
+    LABEL_TASK,
+    TaskTry,
+    label_value,
+    task_hash,
+)
 from gpu_training.core.observation import observe_job
 
 log: Final = logging.getLogger(__name__)
@@ -55,6 +64,37 @@ async def depart_from_all(
             continue
         if await depart(cluster, store, reference_of(document), number_of(job.name), waiter, is_alive, tries=tries):
             deleted.append(document)
+    return deleted
+
+
+async def depart_from_other_work(cluster: Cluster, lineage: Lineage, waiter: TaskTry, is_alive: IsAlive) -> list[str]:
+    """Take a task's earlier tries off the Jobs that they made for other work: its parameters were changed, and it was
+    cleared.
+
+    :returns: names of the Jobs that were deleted.
+    :raises StaleTry: a later try of the task waits on one of them.
+    """
+    labels = {
+        LABEL_DEPLOYMENT: label_value(lineage.deployment),
+        LABEL_TASK: task_hash(lineage.deployment, waiter),
+    }
+    deleted = []
+    for document in await list_jobs(cluster, lineage.namespace, labels):
+        job = observe_job(document)
+        if job.ended or job.deleting or job.labels.get(LABEL_LINEAGE) == lineage.key:
+            continue
+        refuse_when_stale(document, waiter)
+        other = replace(
+            lineage,
+            fingerprint=job.annotations.get(ANNOTATION_FINGERPRINT, ""),
+            key=job.labels.get(LABEL_LINEAGE, ""),
+        )
+        for earlier in waiters_on(document) or ():
+            store = LedgerStore(cluster, other)
+            if waiter.same_task(earlier) and await depart(
+                cluster, store, reference_of(document), number_of(job.name), earlier, is_alive
+            ):
+                deleted.append(job.name)
     return deleted
 
 

@@ -21,6 +21,8 @@ from gpu_training.core.verdict import Action, Category, Owner, Verdict
 _LEAST_GAP_S: Final = 2.0
 """Kubernetes writes times in whole seconds."""
 
+_UNEXPLAINED: Final = frozenset({Category.APPLICATION_ERROR, Category.KILLED, Category.UNKNOWN})
+
 _VANISHED: Final = Verdict(
     category=Category.DISRUPTED,
     owner=Owner.INFRASTRUCTURE,
@@ -70,9 +72,21 @@ def _merged(before: Attempt | None, seen: Attempt) -> Attempt:
     """Give what is known of an attempt: an end and its verdict, once seen, are not taken back by later sights."""
     if before is None or before.ended_at is None:
         return seen
-    if before.estimated and not seen.estimated and seen.ended_at is not None:
+    if seen.ended_at is None:
+        return before
+    if before.estimated and not seen.estimated:
         return seen
-    return before
+    return seen if _is_refined(before.verdict, seen.verdict) else before
+
+
+def _is_refined(before: Verdict | None, seen: Verdict | None) -> bool:
+    """Whether a later sight explains what no rule knew before: the log's last lines come after the end."""
+    return (
+        before is not None
+        and seen is not None
+        and before.category in _UNEXPLAINED
+        and seen.category not in (*_UNEXPLAINED, Category.DISRUPTED)
+    )
 
 
 def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt], now: float) -> Attempt:

@@ -74,10 +74,10 @@ def parse_budget(fields: Fields, *, backoff_limit: int, deadline_seconds: int, g
     :param gpus: GPUs of one pod; None while it is a template.
     :raises ConfigurationError: a field is wrong, or contradicts another one.
     """
-    attempts = fields.optional_whole("attempts", minimum=1, maximum=MAXIMUM_COUNT, unit="attempts")
+    attempts = _count(fields, "attempts", maximum=MAXIMUM_COUNT, unit="attempts")
     disruptions = fields.whole("disruptions", DEFAULT_DISRUPTIONS, minimum=0, maximum=MAXIMUM_COUNT, unit="disruptions")
-    gpu_seconds = fields.optional_whole("gpu_seconds", minimum=1, maximum=_MAXIMUM_SECONDS * 1000, unit="GPU-seconds")
-    wall_seconds = fields.optional_whole("wall_seconds", minimum=1, maximum=_MAXIMUM_SECONDS, unit="seconds")
+    gpu_seconds = _count(fields, "gpu_seconds", maximum=_MAXIMUM_SECONDS * 1000, unit="GPU-seconds")
+    wall_seconds = _count(fields, "wall_seconds", maximum=_MAXIMUM_SECONDS, unit="seconds")
     fields.finish()
     if attempts is not None and attempts <= backoff_limit:
         raise ConfigurationError(
@@ -101,3 +101,9 @@ def parse_budget(fields: Fields, *, backoff_limit: int, deadline_seconds: int, g
     return DeclaredBudget(
         attempts=attempts, disruptions=disruptions, gpu_seconds=gpu_seconds, wall_seconds=wall_seconds
     )
+
+
+def _count(fields: Fields, name: str, *, maximum: int, unit: str) -> int | None:
+    """Give a number from 1 on; None where it is absent, or a template that contradicts nothing yet."""
+    value = fields.optional_whole(name, minimum=1, maximum=maximum, unit=unit)
+    return None if fields.is_late(fields.take(name, None)) else value

@@ -101,6 +101,7 @@ class Fields:
             if default is _MISSING:
                 raise ConfigurationError(self.path(name), None, f"is required and missing: {allowed} is expected")
             return default
+        self._defer(value)
         return value
 
     def text(
@@ -186,14 +187,12 @@ class Fields:
         """Give a list of texts, or nothing when it is absent; templates stand as they are."""
         found = []
         for n, value in enumerate(self.sequence(name)):
-            if self._defer(value):
-                found.append(str(value))
-                continue
-            if not isinstance(value, str):
-                raise ConfigurationError(f"{self.path(name)}[{n}]", value, "a text is expected: quote it")
-            if fault := fault_of_text(value):
-                raise ConfigurationError(f"{self.path(name)}[{n}]", value, fault)
-            found.append(value)
+            if not self._defer(value):
+                if not isinstance(value, str):
+                    raise ConfigurationError(f"{self.path(name)}[{n}]", value, "a text is expected: quote it")
+                if fault := fault_of_text(value):
+                    raise ConfigurationError(f"{self.path(name)}[{n}]", value, fault)
+            found.append(str(value))
         return tuple(found)
 
     def scalars(self, name: str) -> dict[str, str]:

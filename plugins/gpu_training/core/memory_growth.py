@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
@@ -11,6 +12,7 @@ from gpu_training.core.fields import Fields
 from gpu_training.core.quantity import parse_quantity
 from gpu_training.core.resources import Resources, check_amount
 
+_FACTOR: Final = r"[0-9](\.[0-9]{1,20})?"
 _DEFAULT_FACTOR: Final = Fraction(3, 2)
 _MAXIMUM_FACTOR: Final = 4
 _DEFAULT_CAP: Final = 2
@@ -54,11 +56,9 @@ def parse_memory_growth(fields: Fields, resources: Resources) -> MemoryGrowth:
 
 
 def _factor(fields: Fields, raw: object) -> Fraction:
-    try:
-        factor = Fraction(str(raw))
-    except (ValueError, ZeroDivisionError):
-        factor = Fraction(0)
-    if isinstance(raw, bool) or not 1 < factor <= _MAXIMUM_FACTOR:
+    text = str(raw) if isinstance(raw, (str, int, float)) else ""
+    factor = Fraction(text) if re.fullmatch(_FACTOR, text) else Fraction(0)
+    if not 1 < factor <= _MAXIMUM_FACTOR:
         raise fields.refuse("factor", f"a number above 1 and at most {_MAXIMUM_FACTOR} is expected")
     return factor
 

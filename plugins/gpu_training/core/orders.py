@@ -41,11 +41,12 @@ class Order:
         }
 
 
-def due(job: LedgerJob, seen: JobObservation, now: float) -> Order | None:
+def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool) -> Order | None:
     """Give the order for a Job that lives and is over; None while it may go on.
 
     :param job: its record, in which all that was seen is booked.
     :param now: seconds since 1970.
+    :param logs_are_read: whether the logs of what has failed were read to their end, which may explain more.
     """
     if seen.ended or seen.deleting or seen.condition("FailureTarget") or seen.condition("SuccessCriteriaMet"):
         return None
@@ -55,7 +56,7 @@ def due(job: LedgerJob, seen: JobObservation, now: float) -> Order | None:
     final = next((verdict for verdict in reversed(verdicts) if verdict.action in _FINAL_FOR_THE_JOB), None)
     if final is not None:
         return Order(verdict=final)
-    if job.failures > job.allowance.failures:
+    if job.failures > job.allowance.failures and logs_are_read:
         failed = next(verdict for verdict in reversed(verdicts) if verdict.action is not Action.WAIT)
         return Order(verdict=failed)
     what = overdrawn(job, now)

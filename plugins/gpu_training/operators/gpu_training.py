@@ -181,7 +181,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
         return self._told(document, context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        """Go on after the trigger. When it timed out, or failed in the last try, this task leaves the Job first, since it
+        """Go on after the trigger. When it timed out, or failed in the last try, this task leaves the Job first: it
         waits no more, and Airflow calls no on_kill then."""
         try:
             return super().resume_execution(next_method, next_kwargs, context)

@@ -22,7 +22,7 @@ from gpu_training.core.training_container import RunSettings
 from gpu_training.operators.outcomes import refusal_of
 from gpu_training.operators.plan import Plan
 from gpu_training.task_log import TaskLog
-from gpu_training.task_state import close_run
+from gpu_training.task_state import close_run, is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -100,7 +100,8 @@ class Submission:
                 case Refuse(verdict=verdict):
                     raise refusal_of(verdict, self.plan.identity, attempts_in(step.ledger, step.ledger.generation))
                 case Reuse(trained=trained, own=own):
-                    found = self._find(trained)
+                    # What this task itself has waited for needs no proof: register looks at it next.
+                    found = None if own else self._find(trained)
                     if found is not None or own:
                         return ReusedModel(trained=trained, ledger=step.ledger, own=own, found=found)
                     self.log.warning("What Job %s trained is gone from MLflow: training again", trained.job)
@@ -154,10 +155,13 @@ class Submission:
         return LedgerStore(cluster, self.lineage)
 
     async def _consult(self, request: Request, unusable: Collection[int]) -> Step:
+        from gpu_training.cluster.departure import depart_from_other_work
         from gpu_training.cluster.holding import consult
 
         plan = self.plan
         async with self._cluster() as cluster:
+            for name in await depart_from_other_work(cluster, self.lineage, plan.identity.owner, is_alive):
+                self.log.warning("Deleted Job %s: an earlier try made it for other work, and nobody waits on it", name)
             return await consult(
                 cluster,
                 self._store(cluster),

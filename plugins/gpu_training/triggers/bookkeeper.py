@@ -24,6 +24,8 @@ from gpu_training.core.verdict import Action, Category, Owner, Verdict
 from gpu_training.task_log import TaskLog
 
 _AGAIN_AFTER_S: Final = 5.0
+LOG_PATIENCE_S: Final = 3.0
+"""How long the end of a failed attempt's log is waited for. The next pod comes 10 s after the failure at the earliest."""
 
 _REPLACED: Final = Verdict(
     category=Category.REPLACED,
@@ -75,6 +77,7 @@ class Bookkeeper:
         self._log = log
         self._since: float | None = None
         self._quiet_until = 0.0
+        self._ended_at: dict[str, float] = {}
         self._warned = False
 
     async def watch(self, observation: Observation, now: float) -> float | None:
@@ -158,7 +161,7 @@ class Bookkeeper:
         return await self._store.change(write, now=now)
 
     async def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> None:
-        order = due(record, seen, now)
+        order = due(record, seen, now, logs_are_read=self._logs_are_read(record))
         if order is not None:
             self._log.warning("Ending Job %s: %s", seen.name, order.verdict.summary)
             await self._patch(order.patch())
@@ -171,6 +174,12 @@ class Bookkeeper:
             and not ended_because(seen)
         ):
             await self._patch({"spec": {"backoffLimit": wanted}})
+
+    def _logs_are_read(self, record: LedgerJob) -> bool:
+        ended = {attempt.uid for attempt in record.attempts if attempt.ended_at is not None}
+        for uid in ended:
+            self._ended_at.setdefault(uid, monotonic())
+        return all(monotonic() >= self._ended_at[uid] + LOG_PATIENCE_S for uid in ended)
 
     async def _patch(self, patch: dict[str, object]) -> None:
         metadata = patch.get("metadata")

@@ -11,7 +11,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.observation import Observation
-from gpu_training.core.phase import Wait
+from gpu_training.core.phase import Phase, Wait
 from gpu_training.task_log import TaskLog
 from gpu_training.triggers.voice import Voice
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _CONFIRM_EVERY_S: Final = 1.0
 _LEAST_PAUSE_S: Final = 0.2
+_LOG_EVERY_S: Final = 1.0
 
 
 class Vigil:
@@ -75,6 +76,9 @@ class Vigil:
             if isinstance(decision, Wait):
                 look = await self._bookkeeper.watch(observation, time.time())
                 pause = max(_LEAST_PAUSE_S, look) if look is not None else None
+                if decision.phase is Phase.RETRYING:
+                    # What the failed attempt's log tells comes without any news of Job or pods.
+                    pause = _soonest(pause, _LOG_EVERY_S)
                 await self._subscription.changed(_soonest(self._voice.phase(decision), left, pause))
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all():
                 observation = self.observe()
