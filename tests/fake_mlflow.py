@@ -16,10 +16,12 @@ class FakeMlflow:
     """A tracking server that knows one experiment and its runs.
 
     :ivar runs: by id, in MLflow's own form.
+    :ivar models: ids of the logged models that are complete.
     """
 
     def __init__(self) -> None:
         self.runs: dict[str, dict[str, Any]] = {}
+        self.models: set[str] = set()
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -71,7 +73,16 @@ class FakeMlflow:
             "model-versions/search": lambda _: (200, {"model_versions": []}),
             "runs/get": lambda asked: (200, {"run": self.runs[asked["run_id"]]}),
         }
+        if question.startswith("logged-models/"):
+            return self._logged_model(question.removeprefix("logged-models/"))
         return answers[question](body) if question in answers else NOT_FOUND
+
+    def _logged_model(self, model_id: str) -> tuple[int, dict[str, Any]]:
+        if model_id not in self.models:
+            return NOT_FOUND
+        info = {"model_id": model_id, "experiment_id": "1", "name": "model", "status": "LOGGED_MODEL_READY"}
+        times = {"creation_timestamp_ms": 1, "last_updated_timestamp_ms": 1, "artifact_uri": "mlflow-artifacts:/m"}
+        return 200, {"model": {"info": info | times, "data": {}}}
 
     def _search(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         wanted = str(body.get("filter", ""))

@@ -6,7 +6,7 @@ Plain values and the questions that they answer; :mod:`gpu_training.core.ledger_
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -89,9 +89,8 @@ class LedgerJob:
 
     def wall_seconds(self, now: float) -> float:
         """Length of its life so far; nothing before it was there."""
-        if self.uid is None:
-            return 0.0
-        return max(0.0, (self.ended_at if self.ended_at is not None else now) - self.created_at)
+        end = self.ended_at if self.ended_at is not None else now
+        return 0.0 if self.uid is None else max(0.0, end - self.created_at)
 
     def _failed_by_itself(self, attempt: Attempt) -> bool:
         if attempt.verdict is None or _is(attempt, Action.WAIT):
@@ -191,8 +190,8 @@ class Ledger:
 
     def with_job(self, job: LedgerJob) -> Ledger:
         """Give the ledger with a Job's newest record in place of the one before."""
-        rest = [other for other in self.jobs if other.number != job.number]
-        return replace(self, jobs=tuple(sorted([*rest, job], key=lambda each: each.number)))
+        jobs = {each.number: each for each in (*self.jobs, job)}
+        return replace(self, jobs=tuple(jobs[number] for number in sorted(jobs)))
 
     def with_claim(self, claim: Claim) -> Ledger:
         rest = [other for other in self.claims if other.task != claim.task]
@@ -209,10 +208,9 @@ class Ledger:
         surplus = [job for job in self.jobs[:-JOBS_KEPT] if job.period != self.period and job.ended_at is not None]
         if not surplus:
             return self
-        kept = {job.number for job in self.jobs} - {job.number for job in surplus}
         return replace(
             self,
-            jobs=tuple(job for job in self.jobs if job.number in kept),
+            jobs=tuple(job for job in self.jobs if job not in surplus),
             folded_jobs=self.folded_jobs + len(surplus),
             folded_gpu_seconds=round(self.folded_gpu_seconds + sum(job.gpu_seconds for job in surplus), 3),
         )
@@ -228,9 +226,8 @@ class Spending:
     wall_seconds: float
 
 
-def spending(jobs: Iterable[LedgerJob], now: float) -> Spending:
+def spending(jobs: Sequence[LedgerJob], now: float) -> Spending:
     """Give what Jobs have spent together."""
-    jobs = tuple(jobs)
     return Spending(
         failures=sum(job.failures for job in jobs),
         disruptions=sum(job.disruptions for job in jobs),
@@ -241,11 +238,10 @@ def spending(jobs: Iterable[LedgerJob], now: float) -> Spending:
 
 def allowance(budget: Budget, spent: Spending, *, backoff_limit: int) -> Allowance:
     """Give what the next Job may spend: never more than its own backoff limit, nor than what is left."""
-    left = None if budget.gpu_seconds is None else max(0.0, budget.gpu_seconds - spent.gpu_seconds)
     return Allowance(
         failures=max(0, min(backoff_limit, budget.attempts - spent.failures - 1)),
         disruptions=max(0, budget.disruptions - spent.disruptions),
-        gpu_seconds=left,
+        gpu_seconds=None if budget.gpu_seconds is None else max(0.0, budget.gpu_seconds - spent.gpu_seconds),
         wall_seconds=max(0.0, budget.wall_seconds - spent.wall_seconds),
     )
 

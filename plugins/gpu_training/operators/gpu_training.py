@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -22,18 +21,16 @@ from airflow.sdk.exceptions import (
 )
 
 from gpu_training.core.errors import GpuTrainingError
-from gpu_training.core.events import JobReference, from_payload
+from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
-from gpu_training.core.ledger import attempts_in
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.spec import parse_training_spec
-from gpu_training.core.terms import Terms
-from gpu_training.core.training_container import mlflow_run_of
 from gpu_training.core.verdict import Category
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
 from gpu_training.operators.deployment import deployment_id, task_try
+from gpu_training.operators.handover import description_of, reused_document, trigger_for
 from gpu_training.operators.kill_switch import Ending, KillSwitch
-from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless, result_document
+from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless
 from gpu_training.operators.plan import Plan, make_plan
 from gpu_training.operators.stock_parameters import (
     job_from_document,
@@ -44,14 +41,12 @@ from gpu_training.operators.stock_parameters import (
 )
 from gpu_training.operators.submission import ReusedModel, Submission
 from gpu_training.task_state import close_run
-from gpu_training.triggers.training import TrainingJobTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from kubernetes.client import V1Job
 
     from gpu_training.cluster.connection import ClusterAddress
-    from gpu_training.cluster.holding import HeldJob
     from gpu_training.registry.model_registry import ModelRegistry
 
 
@@ -153,12 +148,25 @@ class GpuTrainingOperator(KubernetesJobOperator):
                 raise AirflowSkipException("dry run: the Job was shown and checked, none was created")
             # From here on a kill finds the Job, even one whose creation was not answered yet.
             kill = self._kill = self._kill_switch(plan)
+        if not plan.identity.shared:
+            self.log.warning(
+                "Image %s has no digest: what is trained with it is never reused, nor waited on by another run: a tag "
+                "may mean another image tomorrow",
+                plan.spec.image,
+            )
         with kill.no_job_left_behind(last=_is_last(context)), final_where_retrying_is_useless():
             held = submission.hold(plan.request(max_tries=context["ti"].max_tries, by_person=_is_by_person(context)))
             if isinstance(held, ReusedModel):
-                return self._told(self._reused(plan, held), context)
-            trigger = self._trigger(plan, held)
-            self._announce(plan, held, submission, kill, context)
+                return self._told(reused_document(plan, held, self.log), context)
+            job = held.reference
+            if kill.ending is Ending.STOP:
+                kill.leave()
+                raise AirflowException(f"Job {job.name} was left: the task was ended while the Job was made")
+            self.log.info("%s Job %s/%s", "Waiting on" if held.adopted else "Created", job.namespace, job.name)
+            context["ti"].xcom_push(key=XCOM_JOB, value=description_of(plan, held, submission))
+            trigger = trigger_for(
+                plan, held, address=self._address(), mlflow_conn_id=self.mlflow_conn_id, get_logs=self.get_logs
+            )
             if self.deferrable:
                 self.defer(trigger=trigger, method_name="execute_complete", timeout=self._time_left(context))
         return self.execute_complete(context, kill.interruptible(trigger.wait()))
@@ -260,73 +268,6 @@ class GpuTrainingOperator(KubernetesJobOperator):
 
     def _kill_switch(self, plan: Plan) -> KillSwitch:
         return KillSwitch(plan=plan, address=self._address(), mlflow_conn_id=self.mlflow_conn_id, log=self.log)
-
-    def _announce(self, plan: Plan, held: HeldJob, submission: Submission, kill: KillSwitch, context: Context) -> None:
-        """Tell which Job this task waits on, in the log and to the links."""
-        job = held.reference
-        if kill.ending is Ending.STOP:
-            kill.leave()
-            raise AirflowException(f"Job {job.name} was left: the task was ended while the Job was made")
-        self.log.info("%s Job %s/%s", "Waiting on" if held.adopted else "Created", job.namespace, job.name)
-        run_id = mlflow_run_of(held.document)
-        context["ti"].xcom_push(
-            key=XCOM_JOB,
-            value={
-                "job": job.name,
-                "namespace": job.namespace,
-                "job_uid": job.uid,
-                "fingerprint": plan.identity.fingerprint,
-                "generation": held.record.generation,
-                "ledger": submission.lineage.config_map,
-                "mlflow_run_id": run_id,
-                "mlflow_url": f"{submission.registry.tracking_uri}/#/runs/{run_id}",
-            },
-        )
-
-    def _trigger(self, plan: Plan, held: HeldJob) -> TrainingJobTrigger:
-        numbered = plan.numbered(generation=held.record.generation, number=held.record.number)
-        terms = Terms(
-            budget=plan.budget,
-            has_fallback=plan.spec.spot_fallback is not None,
-            memory_cap=plan.spec.memory_growth.maximum,
-        )
-        return TrainingJobTrigger(
-            cluster=self._address().to_document(),
-            job=asdict(held.reference),
-            number=held.record.number,
-            work=asdict(numbered.work(mlflow_run_of(held.document))),
-            waiter=plan.identity.owner.to_text(),
-            deployment=plan.identity.deployment,
-            lineage=plan.identity.lineage,
-            terms=terms.to_document(),
-            mlflow_conn_id=self.mlflow_conn_id,
-            contact_limit_seconds=plan.spec.deadline_seconds,
-            rules=plan.rules.to_document() if plan.spec.failure_rules else None,
-            get_logs=self.get_logs,
-            result_required=self.result_required,
-        )
-
-    def _reused(self, plan: Plan, held: ReusedModel) -> dict[str, Any]:
-        """Give the result document of work that is trained already."""
-        trained, numbered = held.trained, plan.numbered(generation=held.trained.generation, number=1)
-        version = held.found.version if held.found is not None else None
-        told = "this task's own" if held.own else "trained already"
-        self.log.info(
-            "Nothing to train: Job %s has trained it (%s, generation %d, model version %s)",
-            trained.job,
-            told,
-            trained.generation,
-            version or "not registered yet",
-        )
-        return result_document(
-            JobReference(namespace=plan.spec.namespace, name=trained.job, uid=trained.job_uid),
-            numbered.work(trained.mlflow_run_id),
-            trained.image,
-            attempts_in(held.ledger, trained.generation) if held.own else (),
-            trained.result,
-            reused=not held.own,
-            model_version=version,
-        )
 
     def _told(self, document: dict[str, Any], context: Context) -> dict[str, Any]:
         return {**document, "registered_model": self.registered_model, "dag_run": context["dag_run"].run_id}

@@ -25,7 +25,7 @@ from gpu_training.task_log import TaskLog
 
 _AGAIN_AFTER_S: Final = 5.0
 LOG_PATIENCE_S: Final = 3.0
-"""How long the end of a failed attempt's log is waited for. The next pod comes 10 s after the failure at the earliest."""
+"""How long the end of a failed attempt's log is waited for. The next pod comes 10 s after it at the earliest."""
 
 _REPLACED: Final = Verdict(
     category=Category.REPLACED,
