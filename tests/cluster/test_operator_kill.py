@@ -105,6 +105,8 @@ def test_a_job_of_the_same_name_made_later_is_left_alone(
     with airflow_says("failed"):
         kill(trigger)
     wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
+    ledger = f"/api/v1/namespaces/{namespace}/configmaps/{instance.xcoms['job']['ledger']}"
+    sandbox.api.request("DELETE", ledger)  # names begin anew without it
     again = defer(operator(spec(namespace, RUNS_ON)), instance)
     assert again.job["name"] == trigger.job["name"]
     with airflow_says("failed"):

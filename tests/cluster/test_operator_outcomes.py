@@ -14,6 +14,7 @@ from tests.cluster.trainings import SUCCEED, TaskInstance, operator, spec, train
 from tests.fake_mlflow import FakeMlflow
 
 from gpu_training.core.errors import TrainingFailed
+from gpu_training.core.orders import ADMISSION_SLACK
 from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
 from sandbox.manifests import NAMESPACE
@@ -59,7 +60,7 @@ def test_the_job_has_what_the_spec_says(sandbox: Sandbox, namespace: str, connec
     assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert container["resources"]["requests"]["nvidia.com/gpu"] == "1"
     assert job["spec"]["activeDeadlineSeconds"] == 120
-    assert job["spec"]["backoffLimit"] == 0
+    assert job["spec"]["backoffLimit"] == 0 + ADMISSION_SLACK
     assert job["spec"]["ttlSecondsAfterFinished"] == 600
     assert job["spec"]["podReplacementPolicy"] == "Failed"
     assert pod["restartPolicy"] == "Never"
@@ -89,7 +90,7 @@ def test_a_training_that_fails_says_whose_it_is_and_whether_to_retry(
     connected: FakeMlflow, script: str, category: str, retried: bool, said: str
 ) -> None:
     with pytest.raises(TrainingFailed, match=said) as caught:
-        train(operator(spec(NAMESPACE, script)), TaskInstance())
+        train(operator(spec(NAMESPACE, script), retries=1), TaskInstance(max_tries=1))
 
     assert caught.value.verdict.category == category
     assert isinstance(caught.value, AirflowFailException) is not retried
