@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from gpu_training.core.classify import classify_pod
 from gpu_training.core.observation import JobObservation, Observation
 from gpu_training.core.pods import ContainerState, PodObservation
 from gpu_training.core.rules import RuleTable
-from gpu_training.core.verdict import Verdict
+from gpu_training.core.verdict import Category, Verdict
+
+_CIRCUMSTANCES: Final = frozenset(
+    {Category.DISRUPTED, Category.ADMISSION_FAILED, Category.KILLED, Category.INTERRUPTED, Category.UNKNOWN}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +66,22 @@ def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple
 def total_gpu_seconds(attempts: Iterable[Attempt]) -> float:
     """Give the GPU-seconds of all attempts."""
     return round(sum(attempt.gpu_seconds for attempt in attempts), 3)
+
+
+def pulled_down(attempt: Attempt, others: Iterable[Attempt]) -> bool:
+    """Whether an attempt ran beside another one that failed, and ended no earlier: Kubernetes ends all pods of a failed
+    Job."""
+    start, end = attempt.started_at, attempt.ended_at
+    if start is None or end is None:
+        return False
+    return any(
+        other.uid != attempt.uid
+        and other.verdict is not None
+        and other.verdict.category not in _CIRCUMSTANCES
+        and other.ended_at is not None
+        and start < other.ended_at <= end
+        for other in others
+    )
 
 
 def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdict | None) -> Attempt:

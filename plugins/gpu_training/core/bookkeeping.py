@@ -15,7 +15,7 @@ from gpu_training.core.attempts import Attempt
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.ledger import Ending, LedgerJob
 from gpu_training.core.memory_growth import is_largest
-from gpu_training.core.observation import JobObservation, Observation
+from gpu_training.core.observation import Observation
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LEAST_GAP_S: Final = 2.0
@@ -55,7 +55,8 @@ def book(
     attempts = [_merged(known.get(attempt.uid), attempt) for attempt in seen]
     here = {attempt.uid for attempt in seen}
     lost = [_closed(a, observation, attempts, now) for a in job.attempts if a.uid not in here]
-    gap = _unseen_seconds(job, observation.job, [*lost, *attempts], now=now, watched_since=watched_since)
+    covered = _covered(observation, [*lost, *attempts])
+    gap = _unseen_seconds(job, observation, covered, now=now, watched_since=watched_since)
     return replace(
         job,
         attempts=tuple(sorted([*lost, *attempts], key=_age)),
@@ -102,7 +103,8 @@ def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt],
             for other in seen
             if other.uid in pods
             and (created := pods[other.uid].created_at) is not None
-            and (attempt.started_at is None or created >= attempt.started_at)
+            and attempt.started_at is not None
+            and created >= attempt.started_at
         ]
     final = observation.job.final if observation.job is not None else None
     if final is not None and final.changed_at is not None:
@@ -118,38 +120,38 @@ def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt],
     )
 
 
+def _covered(observation: Observation, attempts: Sequence[Attempt]) -> list[tuple[float, float]]:
+    """Give from when to when no pod can have been there but those that are known. One that waits for its node covers,
+    too; one that waited when it was seen last, and is gone, may have run since."""
+    created = {pod.uid: pod.created_at for pod in observation.pods}
+    begins = [(created.get(attempt.uid) or attempt.started_at, attempt.ended_at) for attempt in attempts]
+    return sorted((begin, float("inf") if end is None else end) for begin, end in begins if begin is not None)
+
+
 def _unseen_seconds(
-    job: LedgerJob, seen: JobObservation | None, attempts: Sequence[Attempt], *, now: float, watched_since: float
+    job: LedgerJob,
+    observation: Observation,
+    covered: Sequence[tuple[float, float]],
+    *,
+    now: float,
+    watched_since: float,
 ) -> float:
     """Give the seconds in which pods may have come and gone without anybody seeing them."""
-    begin = max(job.seen_until, job.created_at)
-    end = min(now, watched_since)
+    begin, end = max(job.seen_until, job.created_at), min(now, watched_since)
+    seen = observation.job
     if seen is not None:
-        if seen.started_at is None:
-            return 0.0  # it never began, or is suspended
-        begin = max(begin, seen.started_at)
-        if seen.suspended_at is not None:
-            end = min(end, seen.suspended_at)
-        if seen.final is not None and seen.final.changed_at is not None:
-            end = min(end, seen.final.changed_at)
-    uncovered = end - begin
-    for start, stop in _spans(attempts, begin, end):
-        uncovered -= stop - start
-    return uncovered if uncovered >= _LEAST_GAP_S else 0.0
-
-
-def _spans(attempts: Sequence[Attempt], begin: float, end: float) -> list[tuple[float, float]]:
-    """Give the parts of a time that attempts cover, one behind the other. One that waits for its node covers, too: no
-    other pod can be there meanwhile."""
-    spans: list[tuple[float, float]] = []
-    covered = begin
-    for attempt in sorted(attempts, key=_age):
-        start = max(covered, begin if attempt.started_at is None else attempt.started_at)
-        stop = min(end, end if attempt.ended_at is None else attempt.ended_at)
-        if stop > start:
-            spans.append((start, stop))
-            covered = stop
-    return spans
+        if seen.started_at is not None:
+            begin = max(begin, seen.started_at)
+        elif seen.suspended_at is None and not observation.gone:
+            return 0.0  # it never began
+        # A Job that is suspended has run until then: its startTime is cleared, and its pods are counted nowhere.
+        ends = (seen.suspended_at, seen.final.changed_at if seen.final is not None else None)
+        end = min([end, *(moment for moment in ends if moment is not None)])
+    unseen, reached = 0.0, begin
+    for start, stop in [*covered, (end, end)]:
+        unseen += max(0.0, min(start, end) - reached)
+        reached = max(reached, stop)
+    return unseen if unseen >= _LEAST_GAP_S else 0.0
 
 
 def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> LedgerJob:
@@ -167,21 +169,22 @@ def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> L
         ended_at=max(end, job.created_at),
         ending=Ending(outcome.kind.value),
         verdict=final_verdict(outcome.verdict, job, memory_cap),
-        attempts=tuple(_released(attempt, now) for attempt in job.attempts),
+        attempts=tuple(
+            _released(attempt, now, None if outcome.kind is OutcomeKind.SUCCEEDED else _ENDED_WITH_ITS_JOB)
+            for attempt in job.attempts
+        ),
     )
 
 
 def take_away(job: LedgerJob, ending: Ending, *, now: float) -> LedgerJob:
-    """Give the record of a Job that we deleted. Its pods have their grace period still, which is booked if it is
-    seen."""
+    """Give the record of a Job that was deleted. What its pods still hold in their grace period is not in it."""
     if job.ended_at is not None:
         return job
-    return replace(
-        job, ended_at=now, ending=ending, attempts=tuple(_released(attempt, now) for attempt in job.attempts)
-    )
+    released = tuple(_released(attempt, now, _ENDED_WITH_ITS_JOB) for attempt in job.attempts)
+    return replace(job, ended_at=now, ending=ending, attempts=released)
 
 
-def _released(attempt: Attempt, now: float) -> Attempt:
+def _released(attempt: Attempt, now: float, verdict: Verdict | None) -> Attempt:
     if attempt.ended_at is not None:
         return attempt
     held = max(0.0, now - attempt.started_at) if attempt.started_at is not None else 0.0
@@ -190,7 +193,7 @@ def _released(attempt: Attempt, now: float) -> Attempt:
         ended_at=now,
         gpu_seconds=round(held * attempt.gpus, 3),
         estimated=attempt.started_at is not None,
-        verdict=attempt.verdict or _ENDED_WITH_ITS_JOB,
+        verdict=attempt.verdict or verdict,
     )
 
 

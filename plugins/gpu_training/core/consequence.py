@@ -103,8 +103,9 @@ def follow(
     if current is not None:
         if ledger.generation not in unusable and not _again(ledger, request, claim, cleared=cleared):
             return _claimed(ledger, request, ledger.generation, 0, now), Reuse(trained=current, own=False)
-        why = "its model is gone" if ledger.generation in unusable else "cleared after its success"
-        return _start(_next_generation(ledger, request, now, "asked for" if claim is None else why), request, now)
+        why = "asked for" if claim is None else "cleared after its success"
+        why = "its model is gone" if ledger.generation in unusable else why
+        return _start(_next_generation(ledger, request, now, why), request, now)
     if (cleared or (claim is None and request.by_person)) and ledger.current_jobs():
         ledger = _renewed(ledger, request, now, "cleared" if cleared else "a new run by hand")
     return _within_budget(ledger, request, now)
@@ -126,11 +127,18 @@ def _within_budget(ledger: Ledger, request: Request, now: float) -> tuple[Ledger
     jobs = ledger.current_jobs()
     last = next((job for job in reversed(jobs) if job.uid is not None), None)
     if last is not None and last.verdict is not None and last.verdict.action is Action.FAIL:
-        return ledger, Refuse(verdict=last.verdict)
+        return _refused(ledger, request, last.verdict, now)
     what = exhausted(ledger, request.budget, now, has_fallback=request.has_fallback)
     if what is not None:
-        return ledger, Refuse(verdict=spent_verdict(what, spending(jobs, now)))
+        return _refused(ledger, request, spent_verdict(what, spending(jobs, now)), now)
     return _start(ledger, request, now)
+
+
+def _refused(ledger: Ledger, request: Request, verdict: Verdict, now: float) -> tuple[Ledger, Refuse]:
+    """Refuse, and remember who was refused: by that a person's clear is told later from a first request."""
+    if ledger.claim(request.task.task) is None:
+        ledger = _claimed(ledger, request, ledger.generation, ledger.next_number - 1, now)
+    return ledger, Refuse(verdict=verdict)
 
 
 def _start(ledger: Ledger, request: Request, now: float) -> tuple[Ledger, Consequence]:

@@ -1,7 +1,6 @@
 """The ledger of a lineage: its Jobs and their attempts, the budget's periods, who claimed what, and what is trained.
 
-Plain values and the questions that they answer; :mod:`gpu_training.core.ledger_document` gives them a form,
-:mod:`gpu_training.core.consequence` decides by them, :mod:`gpu_training.core.bookkeeping` writes attempts in.
+Plain values and the questions that they answer; :mod:`gpu_training.core.consequence` decides by them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from gpu_training.contract import Result
-from gpu_training.core.attempts import Attempt
+from gpu_training.core.attempts import Attempt, pulled_down
 from gpu_training.core.budget import Allowance, Budget
 from gpu_training.core.verdict import Action, Category, Verdict
 
@@ -85,7 +84,7 @@ class LedgerJob:
     @property
     def disruptions(self) -> int:
         """Attempts that were lost to what is not theirs: reclaim, preemption, node loss, refused admission."""
-        return sum(_is(attempt, Action.WAIT) for attempt in self.attempts)
+        return sum(a.verdict is not None and a.verdict.action is Action.WAIT for a in self.attempts)
 
     def wall_seconds(self, now: float) -> float:
         """Length of its life so far; nothing before it was there."""
@@ -93,13 +92,11 @@ class LedgerJob:
         return 0.0 if self.uid is None else max(0.0, end - self.created_at)
 
     def _failed_by_itself(self, attempt: Attempt) -> bool:
-        if attempt.verdict is None or _is(attempt, Action.WAIT):
+        if attempt.verdict is None or attempt.verdict.action is Action.WAIT:
             return False
-        return not (self.ending in _TAKEN_AWAY and attempt.verdict.category in _ENDED_BY_A_KILL)
-
-
-def _is(attempt: Attempt, action: Action) -> bool:
-    return attempt.verdict is not None and attempt.verdict.action is action
+        if attempt.verdict.category not in _ENDED_BY_A_KILL:
+            return True
+        return self.ending not in _TAKEN_AWAY and not pulled_down(attempt, self.attempts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ that waits for its next pod fails at once (measured with Kubernetes 1.37: within
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_training.core.budget import Allowance
@@ -60,7 +60,8 @@ def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool
         failed = next(verdict for verdict in reversed(verdicts) if verdict.action is not Action.WAIT)
         return Order(verdict=failed)
     what = overdrawn(job, now)
-    return Order(verdict=spent_verdict(what, spending([job], now))) if what is not None else None
+    # Whether another Job may follow is the ledger's to say: the spot fallback, or a budget that was raised meanwhile.
+    return Order(verdict=replace(spent_verdict(what, spending([job], now)), action=Action.RETRY)) if what else None
 
 
 def ended_because(job: JobObservation) -> Verdict | None:

@@ -22,6 +22,8 @@ SETTINGS = RunSettings(
     data_uri="s3://flights/versions/2026-03-01/manifest.json",
     tracking_uri="http://mlflow.mlops:5000",
     mlflow_run_id="f" * 32,
+    backoff_limit=3,
+    deadline_seconds=1800,
 )
 
 
@@ -73,6 +75,23 @@ def full_document() -> dict[str, Any]:
         service_account="training",
         checkpoint_uri="s3://flights/checkpoints/",
         code_version="4f1c2e9",
+        budget={"attempts": 4, "disruptions": 6, "gpu_seconds": 7200, "wall_seconds": 3600},
+        memory_growth={"factor": 2, "maximum": "8Gi"},
+        spot_fallback={
+            "node_selector": {"capacity": "on-demand"},
+            "tolerations": [{"key": "on-demand", "value": "true", "effect": "NoSchedule"}],
+        },
+        if_trained="retrain",
+        failure_rules=[
+            {
+                "name": "loader-stopped",
+                "category": "bad_data",
+                "owner": "application",
+                "action": "fail",
+                "remedy": "read the loader's log",
+                "exit_codes": [9],
+            }
+        ],
     )
 
 

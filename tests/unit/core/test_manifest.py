@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from tests.unit.core.specs import SETTINGS, full_document, identity, spec
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.failure_policy import build_failure_policy
 from gpu_training.core.manifest import build_job
-from gpu_training.core.naming import ANNOTATION_OWNER, LABEL_MODEL, QUEUE_LABEL
+from gpu_training.core.naming import ANNOTATION_WAITERS, LABEL_MODEL, QUEUE_LABEL
 from gpu_training.core.spec import parse_training_spec
+from gpu_training.core.waiters import waiters_of
+from gpu_training.rule_table import built_in_rules, rules_for
 
 pytestmark = pytest.mark.core
 
@@ -23,12 +26,13 @@ FULL = parse_training_spec(full_document())
 GOLDEN = Path(__file__).parent / "golden" / "full_job.json"
 
 IGNORE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+RULES = built_in_rules()
 FINAL = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [80, 81, 82, 83]}}
 
 
 def build(base: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     of = spec(**changes)
-    return build_job(base or {}, of, identity(of), SETTINGS)
+    return build_job(base or {}, of, identity(of), SETTINGS, RULES)
 
 
 def pod_base(**fields: Any) -> dict[str, Any]:
@@ -48,7 +52,9 @@ def training_of(job: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.case("C013")
 @pytest.mark.case("C028")
 def test_a_full_spec_gives_exactly_this_job() -> None:
-    assert build_job({}, FULL, identity(FULL), SETTINGS) == json.loads(GOLDEN.read_text())
+    assert build_job({}, FULL, identity(FULL), SETTINGS, rules_for(FULL.failure_rules)) == json.loads(
+        GOLDEN.read_text()
+    )
 
 
 def test_the_smallest_spec_leaves_out_what_it_does_not_ask_for() -> None:
@@ -68,11 +74,11 @@ def test_shared_memory_can_be_left_out() -> None:
     assert training_of(job)["volumeMounts"] == []
 
 
-def test_the_owners_mark_is_on_the_job_alone() -> None:
-    """A pod template can not change, and a retry that adopts the Job rewrites the mark."""
+def test_who_waits_stands_on_the_job_alone() -> None:
+    """A pod template can not change, and others come and go."""
     job = build()
-    assert ANNOTATION_OWNER in job["metadata"]["annotations"]
-    assert ANNOTATION_OWNER not in job["spec"]["template"]["metadata"]["annotations"]
+    assert ANNOTATION_WAITERS in job["metadata"]["annotations"]
+    assert ANNOTATION_WAITERS not in job["spec"]["template"]["metadata"]["annotations"]
 
 
 def test_an_argument_is_one_word_so_that_no_value_becomes_an_option() -> None:
@@ -171,7 +177,7 @@ def test_identity_is_always_the_operators() -> None:
             "generateName": "mine-",
             "namespace": "elsewhere",
             "labels": {LABEL_MODEL: "other"},
-            "annotations": {ANNOTATION_OWNER: "me"},
+            "annotations": {ANNOTATION_WAITERS: "me"},
         },
         "spec": {
             "template": {"metadata": {"name": "mine", "namespace": "elsewhere", "labels": {LABEL_MODEL: "other"}}}
@@ -181,7 +187,7 @@ def test_identity_is_always_the_operators() -> None:
     assert (job["apiVersion"], job["metadata"]["namespace"]) == ("batch/v1", "gpu-training")
     assert job["metadata"]["name"].startswith("flight-delay-")
     assert job["metadata"]["labels"][LABEL_MODEL] == "flight-delay"
-    assert job["metadata"]["annotations"][ANNOTATION_OWNER] == identity(spec()).owner.to_text()
+    assert waiters_of(job["metadata"]["annotations"][ANNOTATION_WAITERS]) == (identity(spec()).owner,)
     assert "generateName" not in job["metadata"]
     template = job["spec"]["template"]["metadata"]
     assert template["labels"][LABEL_MODEL] == "flight-delay"
@@ -196,8 +202,33 @@ def test_what_a_builder_leaves_unset_is_no_contradiction() -> None:
 
 
 def test_what_the_base_says_alike_is_no_contradiction() -> None:
-    first = build(arguments={"rounds": 5}, node_selector={"a": "b"})
-    assert build(first, arguments={"rounds": 5}, node_selector={"a": "b"}) == first
+    of = spec(arguments={"rounds": 5}, node_selector={"a": "b"})
+    settings = replace(SETTINGS, backoff_limit=of.backoff_limit, deadline_seconds=of.deadline_seconds)
+    first = build_job({}, of, identity(of), settings, RULES)
+    assert build_job(first, of, identity(of), settings, RULES) == first
+
+
+def test_what_is_left_of_the_budget_bounds_the_job_whatever_the_spec_says() -> None:
+    of = spec(backoff_limit=2, deadline_seconds=1800)
+    settings = replace(SETTINGS, backoff_limit=1, deadline_seconds=90)
+    job = build_job({"spec": {"backoffLimit": 2, "activeDeadlineSeconds": 1800}}, of, identity(of), settings, RULES)
+    assert (job["spec"]["backoffLimit"], job["spec"]["activeDeadlineSeconds"]) == (1, 90)
+
+
+def test_nodes_on_which_it_failed_are_kept_off_beside_what_the_base_asks_for() -> None:
+    of = spec()
+    zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    base = pod_base(
+        affinity={
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [zone]}},
+            "podAntiAffinity": {},
+        }
+    )
+    pod = pod_of(build_job(base, of, identity(of), replace(SETTINGS, avoid_nodes=("gpu-7",)), RULES))
+    off = {"key": "metadata.name", "operator": "NotIn", "values": ["gpu-7"]}
+    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert required == {"nodeSelectorTerms": [{**zone, "matchFields": [off]}]}
+    assert "podAntiAffinity" in pod["affinity"]
 
 
 def training_base(**fields: Any) -> dict[str, Any]:
@@ -309,5 +340,5 @@ def test_disruptions_are_ignored_before_any_rule_of_the_base(own: Any, rules: li
 )
 def test_a_policy_that_can_not_be_joined_is_refused(own: Any, allowed: str) -> None:
     with pytest.raises(ConfigurationError, match="podFailurePolicy") as caught:
-        build_failure_policy(own)
+        build_failure_policy(own, RULES)
     assert allowed in caught.value.allowed

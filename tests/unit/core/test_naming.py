@@ -17,9 +17,11 @@ from gpu_training.core.naming import (
     identity_annotations,
     identity_labels,
     is_ours,
+    is_pinned,
     job_name,
     label_value,
-    owner_annotation,
+    ledger_name,
+    lineage_hash,
     run_hash,
     task_hash,
 )
@@ -99,8 +101,7 @@ def test_labels_are_valid_and_annotations_hold_the_full_values(model: str, deplo
         assert key.startswith(PREFIX)
         assert LABEL_VALUE.fullmatch(value)
         assert len(value.encode()) <= 63
-    [written] = owner_annotation(owner).values()
-    assert TaskTry.from_text(written) == owner
+    assert TaskTry.from_text(owner.to_text()) == owner
     assert who.fingerprint in identity_annotations(who).values()
 
 
@@ -148,7 +149,7 @@ def test_labels_tell_runs_tasks_and_mapped_instances_apart_and_tries_not() -> No
         "9" * 5000,
     ],
 )
-def test_an_owner_annotation_that_somebody_edited_names_nobody(text: str) -> None:
+def test_a_text_that_is_no_try_names_nobody(text: str) -> None:
     assert TaskTry.from_text(text) is None
 
 
@@ -157,10 +158,10 @@ def test_an_owner_annotation_that_somebody_edited_names_nobody(text: str) -> Non
 
 def marks(**changes: Any) -> tuple[dict[str, str], dict[str, str]]:
     who = identity(SPEC, **changes)
-    return identity_labels(who), {**identity_annotations(who), **owner_annotation(who.owner)}
+    return identity_labels(who), identity_annotations(who)
 
 
-def test_a_job_of_an_earlier_try_is_ours() -> None:
+def test_a_job_of_another_try_is_ours() -> None:
     earlier = TaskTry(
         dag_id=OWNER.dag_id, run_id=OWNER.run_id, task_id=OWNER.task_id, map_index=OWNER.map_index, try_number=9
     )
@@ -171,16 +172,50 @@ def test_a_job_of_an_earlier_try_is_ours() -> None:
 OTHER_RUN = TaskTry(dag_id=OWNER.dag_id, run_id="other", task_id=OWNER.task_id, map_index=-1, try_number=1)
 
 
+@pytest.mark.case("C097")
+def test_a_job_of_another_run_is_ours_where_the_image_is_pinned() -> None:
+    assert is_ours(identity(SPEC), *marks(owner=OTHER_RUN))
+    assert job_name(identity(SPEC)) == job_name(identity(SPEC, owner=OTHER_RUN))
+
+
+def test_nothing_is_shared_between_runs_where_a_tag_is_all_that_is_known() -> None:
+    mine, other = identity(SPEC, shared=False), identity(SPEC, shared=False, owner=OTHER_RUN)
+    assert len({mine.lineage, other.lineage, identity(SPEC).lineage}) == 3
+    assert not is_ours(mine, identity_labels(other), identity_annotations(other))
+    later = TaskTry(dag_id=OWNER.dag_id, run_id=OWNER.run_id, task_id="other", map_index=3, try_number=2)
+    assert identity(SPEC, shared=False, owner=later).lineage == mine.lineage
+
+
+@pytest.mark.parametrize(
+    ("image", "pinned"), [("trainer:1", False), ("trainer@sha256:" + "0" * 64, True), (IMAGE, True)]
+)
+def test_an_image_is_pinned_by_its_digest_alone(image: str, pinned: bool) -> None:
+    assert is_pinned(image) is pinned
+
+
+@given(st.lists(st.tuples(texts, texts, st.none() | st.tuples(texts, texts)), min_size=2, max_size=2, unique=True))
+def test_lineages_are_told_apart(parts: list[tuple[str, str, tuple[str, str] | None]]) -> None:
+    assert lineage_hash(*parts[0]) != lineage_hash(*parts[1])
+
+
+@given(models, texts)
+def test_a_ledgers_name_is_one_that_kubernetes_takes(model: str, deployment: str) -> None:
+    who = identity(SPEC, model=model, deployment=deployment)
+    name = ledger_name(who.model, who.lineage)
+    assert DNS_LABEL.fullmatch(name)
+    assert len(name) <= 63 + len("-ledger")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {"deployment": "airflow-2"},
         {"fingerprint": "sha256:" + "0" * 64},
         {"generation": 2},
-        {"owner": OTHER_RUN},
+        {"shared": False},
     ],
 )
-def test_a_job_of_other_work_or_of_another_task_is_not(changes: dict[str, Any]) -> None:
+def test_a_job_of_other_work_is_not(changes: dict[str, Any]) -> None:
     assert not is_ours(identity(SPEC), *marks(**changes))
 
 
@@ -203,7 +238,7 @@ def of(**changes: Any) -> str:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"resources": {"limits": {"nvidia.com/gpu": 8, "memory": "64Gi"}}},
+        {"resources": {"limits": {"nvidia.com/gpu": 8, "memory": "8Gi"}}},
         {"deadline_seconds": 60},
         {"backoff_limit": 0},
         {"ttl_seconds_after_finished": 60},
@@ -220,6 +255,11 @@ def of(**changes: Any) -> str:
         {"secret_environment": {}},
         {"environment_from_secrets": []},
         {"volumes": []},
+        {"budget": {"attempts": 9}},
+        {"memory_growth": {}},
+        {"spot_fallback": {}},
+        {"if_trained": "reuse"},
+        {"failure_rules": []},
         {"arguments": dict(reversed(FULL["arguments"].items()))},
         {"environment": dict(reversed(FULL["environment"].items()))},
         {"arguments": {**FULL["arguments"], "rounds": "200"}},

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from tests.unit.core.specs import document, full_document, spec
 
 from gpu_training.contract import Variable
+from gpu_training.core.budget import DEFAULT_DISRUPTIONS, DeclaredBudget
 from gpu_training.core.environment import SecretKey
 from gpu_training.core.errors import ConfigurationError
+from gpu_training.core.memory_growth import MemoryGrowth
+from gpu_training.core.placement import SpotFallback, Toleration
 from gpu_training.core.resources import GPU_RESOURCE, Resources
-from gpu_training.core.spec import Toleration, parse_training_spec
+from gpu_training.core.spec import IfTrained, parse_training_spec
 from gpu_training.core.volumes import SHARED_MEMORY_PATH, Volume, VolumeSource
 
 pytestmark = pytest.mark.core
@@ -58,12 +62,23 @@ def test_a_full_document_is_read_field_by_field() -> None:
         Toleration(key="dedicated", value="", effect="NoSchedule"),
     )
     assert (read.shared_memory, read.queue, read.code_version) == ("512Mi", "gpu", "4f1c2e9")
+    assert read.budget == DeclaredBudget(attempts=4, disruptions=6, gpu_seconds=7200, wall_seconds=3600)
+    assert read.memory_growth == MemoryGrowth(factor=Fraction(2), maximum="8Gi")
+    assert read.spot_fallback == SpotFallback(
+        node_selector={"capacity": "on-demand"},
+        tolerations=(Toleration(key="on-demand", value="true", effect="NoSchedule"),),
+    )
+    assert read.if_trained is IfTrained.RETRAIN
+    assert [(rule.name, rule.exit_codes) for rule in read.failure_rules] == [("loader-stopped", (9,))]
 
 
 def test_the_smallest_document_gets_defaults() -> None:
     read = spec()
     assert (read.namespace, read.service_account, read.shared_memory) == ("gpu-training", "training", "1Gi")
     assert read.resources.requests == {GPU_RESOURCE: "1", "memory": "2Gi"}
+    assert read.budget == DeclaredBudget(attempts=None, disruptions=DEFAULT_DISRUPTIONS)
+    assert read.memory_growth == MemoryGrowth(factor=Fraction(3, 2), maximum="4096Mi")
+    assert (read.spot_fallback, read.if_trained, read.failure_rules) == (None, IfTrained.REUSE, ())
 
 
 @pytest.mark.parametrize(
@@ -282,6 +297,14 @@ def volume(**changes: Any) -> dict[str, Any]:
         ({"tolerations": [{"key": "k", "effect": "Never"}]}, "tolerations[0].effect", "Never",
          "NoSchedule, NoExecute or PreferNoSchedule"),
         ({"tolerations": [{"key": "k", "operator": "Exists"}]}, "tolerations[0].operator", "Exists", "unknown key"),
+        # What the lineage may spend, and how it goes on: tests of their own say more.
+        ({"budget": {"atempts": 3}}, "budget.atempts", 3, "did you mean 'attempts'?"),
+        ({"budget": [3]}, "budget", [3], "a mapping with text keys"),
+        ({"memory_growth": {"factor": 1}}, "memory_growth.factor", 1, "a number above 1"),
+        ({"spot_fallback": {"tolerations": []}}, "spot_fallback.node_selector", None, "labels of the nodes"),
+        ({"if_trained": "always"}, "if_trained", "always", "one of reuse, retrain is expected"),
+        ({"if_trained": True}, "if_trained", True, "quote it"),
+        ({"failure_rules": {"name": "x"}}, "failure_rules", {"name": "x"}, "a list is expected"),
         # The rest.
         ({"checkpoint_uri": "checkpoints"}, "checkpoint_uri", "checkpoints", "a URI such as s3://bucket/folder"),
         ({"checkpoint_uri": "s3://a b"}, "checkpoint_uri", "s3://a b", "a URI"),
@@ -386,6 +409,15 @@ TEMPLATED: list[dict[str, Any]] = [
     {"tolerations": [{"key": _T, "effect": _T}]},
     {"queue": "{# a comment #}gpu"},
     {"checkpoint_uri": _T},
+    {"budget": {"attempts": _T, "disruptions": _T, "gpu_seconds": _T, "wall_seconds": _T}},
+    {"memory_growth": {"factor": _T}},
+    {"memory_growth": {"maximum": _T}},
+    {"resources": limits(memory=_T), "memory_growth": {"factor": 2, "maximum": "1Mi"}},
+    {"spot_fallback": {"node_selector": {"capacity": _T}, "tolerations": [{"key": _T}]}},
+    {"if_trained": _T},
+    {"resources": gpus(_T), "budget": {"gpu_seconds": 10}},
+    {"backoff_limit": _T, "budget": {"attempts": 1}},
+    {"deadline_seconds": _T, "budget": {"wall_seconds": 10}},
 ]
 
 
