@@ -208,7 +208,8 @@ def main() -> int:
         print(exc, file=sys.stderr)
         return 2
     text, good = summary(findings, stock=asked.stock)
-    print("\n".join(["", *(line for finding in findings for line in finding.lines), text]))
+    header = "of the stock operator: where a fault shows, this does not hold there" if asked.stock else ""
+    print("\n".join([header, *(line for finding in findings for line in finding.lines), text]))
     return 0 if good else 1
 
 
