@@ -12,7 +12,7 @@ from tests.stack.faults.matrix import Cell, Point, Strike
 from tests.stack.faults.room import Room
 from tests.stack.faults.verdicts import Figures, faults_of
 
-ALONE_AT_ONCE = 8
+ALONE_AT_ONCE = 6
 TOGETHER_AT_ONCE = 6
 TOLERANCE_S = RUN_S / 2
 
@@ -24,11 +24,14 @@ class Verdict:
     """What became of a cell.
 
     :param faults: what the run did wrong; none when it kept the promise.
+    :param repeated: attempts more than in the run in which nobody died. One is promised not to be more than what was
+        in flight; none at all is better.
     """
 
     cell: Cell
     figures: Figures
     faults: tuple[str, ...]
+    repeated: int
 
     @property
     def holds(self) -> bool:
@@ -37,7 +40,8 @@ class Verdict:
     def line(self) -> str:
         """Give the line of a report."""
         figures = self.figures
-        said = "holds" if self.holds else "FAILS: " + "; ".join(self.faults)
+        kept = f"holds, {self.repeated} repeated" if self.repeated > 0 else "holds"
+        said = kept if self.holds else "FAILS: " + "; ".join(self.faults)
         return (
             f"{self.cell.name:<34} {figures.gpu_seconds:6.1f} GPU-s  {figures.attempts} attempts  "
             f"{len(figures.jobs)} Jobs  {figures.seconds:4.0f} s  {said}"
@@ -75,7 +79,8 @@ class Campaign:
         self._figures[cell] = figures
         uninterrupted = None if cell.victim is None else self._figures[cell.uninterrupted()]
         faults = faults_of(cell, figures, uninterrupted, tolerance_s=TOLERANCE_S)
-        self._told[cell] = Verdict(cell=cell, figures=figures, faults=tuple(faults))
+        repeated = figures.attempts - (uninterrupted or figures).attempts
+        self._told[cell] = Verdict(cell=cell, figures=figures, faults=tuple(faults), repeated=repeated)
         self._tell(self._told[cell])
 
     def _run_alone(self, cell: Cell) -> tuple[Cell, Figures]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from tests.stack.faults import victims
 from tests.stack.faults.gate import Gate, Hold
 from tests.stack.faults.gpu_meter import Tally
-from tests.stack.faults.matrix import Cell, Point, Strike
+from tests.stack.faults.matrix import Cell, Outcome, Point, Strike, Victim
 from tests.stack.faults.pipeline_run import PipelineRun
 from tests.stack.faults.room import Room
 from tests.stack.faults.verdicts import Figures
@@ -20,6 +20,7 @@ RUN_S = 8.0
 """How long a pod trains. A pod's beginning and end on a busy machine differ by less than half of it."""
 
 REACH_DEADLINE_S = 240.0
+RECOVERY_DEADLINE_S = 120.0
 END_DEADLINE_S = 300.0
 SETTLE_DEADLINE_S = 20.0
 _POLL_S = 0.5
@@ -57,6 +58,7 @@ class CellRun:
         self._in_flight: list[str] = []
         self._run: PipelineRun | None = None
         self._begun = 0.0
+        self._let_go = 0.0
 
     @property
     def run(self) -> PipelineRun:
@@ -78,7 +80,7 @@ class CellRun:
         self._begun = time.monotonic()
         self._run = self._room.begin(cell.name, cell.outcome, seconds=RUN_S, connections=connections)
         if not cell.has_pod_in_flight:
-            self._room.let_go(cell.name)
+            self._let_pods_go()
         if cell.point is not None:
             self._await_point(cell.point)
 
@@ -108,10 +110,14 @@ class CellRun:
             self._gate.release(drop=self.cell.strike is Strike.ALONE)
         if self._process is not None:
             victims.thaw(self._process)
-        self._room.let_go(self.cell.name)
+        if not self._outlives_recovery:
+            self._let_pods_go()
 
     def finish(self) -> Figures:
         """Follow the run to its end and give its figures."""
+        if self._outlives_recovery:
+            self._await_recovery()
+            self._let_pods_go()
         deadline = time.monotonic() + END_DEADLINE_S
         while not self.run.has_ended:
             if time.monotonic() > deadline:
@@ -128,6 +134,7 @@ class CellRun:
     def give_up(self, why: str) -> Figures:
         """End a run whose death can not be dealt."""
         self.release()
+        self._let_pods_go()
         figures = self._figures(why)
         if self._run is not None:
             self._run.give_up()
@@ -135,6 +142,23 @@ class CellRun:
 
     def close(self) -> None:
         self._resources.close()
+
+    @property
+    def _outlives_recovery(self) -> bool:
+        """Whether the pod goes on until somebody waits for it again, as it does where a training takes hours.
+
+        Those that fail and those that are disrupted do so while nobody looks.
+        """
+        return self.cell.point is Point.BEFORE_DEFER and self.cell.outcome is Outcome.SUCCESS
+
+    def _await_recovery(self) -> None:
+        tries = 1 if self.cell.victim is Victim.TRIGGERER else 2
+        deadline = time.monotonic() + RECOVERY_DEADLINE_S
+        while time.monotonic() < deadline and not self.run.has_ended:
+            task = self.run.task("train")
+            if task["try_number"] >= tries and task["state"] == "deferred":
+                return
+            time.sleep(_POLL_S)
 
     def _await_point(self, point: Point) -> None:
         self._await(lambda: self.run.task("train")["state"] not in (None, "scheduled"), "the task begins")
@@ -181,17 +205,24 @@ class CellRun:
     def _tally(self) -> Tally:
         return self._room.meter.read(self.cell.name)
 
+    def _let_pods_go(self) -> None:
+        self._let_go = self._let_go or time.monotonic()
+        self._room.let_go(self.cell.name)
+
     def _note_in_flight(self) -> None:
         self._in_flight = self._tally().uids_holding()
 
     def _figures(self, trouble: str, *, seconds: float = 0.0) -> Figures:
         now, tally = time.monotonic(), self._tally()
+        spent = {uid: hold.gpu_seconds(now) for uid, hold in tally.holds.items()}
+        kept = {uid: hold.gpu_seconds_until(self._let_go, now) for uid, hold in tally.holds.items()}
         return Figures(
             trouble=trouble,
             state=self._run.state if self._run else "",
             tasks=self._run.tasks() if self._run else {},
-            gpu_seconds=tally.gpu_seconds(now),
-            in_flight_gpu_seconds=sum(tally.holds[uid].gpu_seconds(now) for uid in self._in_flight),
+            gpu_seconds=sum(spent.values()) - sum(kept.values()),
+            kept_gpu_seconds=sum(kept.values()),
+            in_flight_gpu_seconds=sum(spent[uid] - kept[uid] for uid in self._in_flight),
             attempts=len(tally.holds),
             jobs=tuple(tally.jobs),
             most_live_jobs=tally.most_live_jobs,

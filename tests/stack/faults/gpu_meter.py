@@ -37,7 +37,12 @@ class Hold:
     until: float | None = None
 
     def gpu_seconds(self, now: float) -> float:
-        return self.gpus * ((now if self.until is None else self.until) - self.since)
+        return self.gpu_seconds_until(now, now)
+
+    def gpu_seconds_until(self, moment: float, now: float) -> float:
+        """Give what it has had by a moment."""
+        end = now if self.until is None else self.until
+        return self.gpus * max(0.0, min(moment, end) - self.since)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -48,7 +48,9 @@ def main() -> int:
     write_report(verdicts)
     struck = [verdict for verdict in verdicts if verdict.cell.victim is not None]
     held = sum(verdict.holds for verdict in struck)
-    print(f"{held} of {len(struck)} cells hold, in {time.monotonic() - started:.0f} s; {REPORT.relative_to(ROOT)}")
+    repeated = sum(max(0, verdict.repeated) for verdict in struck)
+    seconds = time.monotonic() - started
+    print(f"{held} of {len(struck)} cells hold, {repeated} attempts repeated, in {seconds:.0f} s; see {REPORT.name}")
     return 0 if all(verdict.holds for verdict in verdicts) else 1
 
 
@@ -70,7 +72,13 @@ def write_report(verdicts: Sequence[Verdict]) -> None:
     """Keep all figures where a program can read them."""
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     cells = [
-        {"cell": verdict.cell.name, "holds": verdict.holds, "faults": verdict.faults, **asdict(verdict.figures)}
+        {
+            "cell": verdict.cell.name,
+            "holds": verdict.holds,
+            "faults": verdict.faults,
+            "repeated": verdict.repeated,
+            **asdict(verdict.figures),
+        }
         for verdict in verdicts
     ]
     REPORT.write_text(json.dumps({"tolerance_gpu_seconds": TOLERANCE_S, "cells": cells}, indent=1) + "\n")

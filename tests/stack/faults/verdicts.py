@@ -14,7 +14,8 @@ class Figures:
     :param trouble: why the cell's death was not dealt, or the run did not end; empty when all went as planned.
     :param state: of the run, in the end.
     :param tasks: state and number of tries of each task.
-    :param gpu_seconds: of all pods of the training.
+    :param gpu_seconds: of all pods of the training, but for those kept.
+    :param kept_gpu_seconds: for which we kept pods from training, so that a death found one at work.
     :param in_flight_gpu_seconds: of the pods that held GPUs when the victim died, over their whole lives.
     :param attempts: pods that held GPUs.
     :param most_live_jobs: at any moment.
@@ -26,6 +27,7 @@ class Figures:
     state: str = ""
     tasks: dict[str, tuple[str, int]] = field(default_factory=dict)
     gpu_seconds: float = 0.0
+    kept_gpu_seconds: float = 0.0
     in_flight_gpu_seconds: float = 0.0
     attempts: int = 0
     jobs: tuple[str, ...] = ()
