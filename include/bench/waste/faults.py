@@ -75,10 +75,11 @@ def kill_for_memory(runs: Sequence[Run]) -> None:
 def reclaim_three_times(runs: Sequence[Run]) -> None:
     """Take the spot node from under an attempt three times; the next one is there before."""
     (run,) = runs
-    for number in range(RECLAIMS):
-        run.await_training(MOMENT_S, attempt=number + 1)
-        run.stage.add_node(run.scenario, number + 1)
-        reclaim_node(run.stage.sandbox, f"{run.scenario.row.name}-{run.scenario.column}-{number}", notice_s=NOTICE_S)
+    node = run.stage.add_node(run.scenario, 0)
+    for number in range(1, RECLAIMS + 1):
+        run.await_training(MOMENT_S, attempt=number)
+        taken, node = node, run.stage.add_node(run.scenario, number)
+        reclaim_node(run.stage.sandbox, taken, notice_s=NOTICE_S)
 
 
 def bring_a_node(runs: Sequence[Run]) -> None:

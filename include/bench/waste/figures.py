@@ -13,7 +13,7 @@ from bench.waste.rows import Column, Row, Useful
 
 SHARE_GOAL = 0.2
 """Ours wastes at most this share of what the stock operator wastes by default, over all rows together."""
-TOLERANCE_S = 2.0
+TOLERANCE_S = 1.0
 """GPU-seconds within which two figures of a row count as equal.
 
 A pod's hold begins and ends with what a node and the Job controller do; the uninterrupted trainings of one run differ

@@ -74,8 +74,6 @@ class Performance:
         runs = []
         for column in Column:
             scenario = Scenario(row, column)
-            if row.own_node and row.name != "never-schedulable":
-                self.stage.add_node(scenario, 0)
             began = time.monotonic()
             run_id = self.stage.tasks.begin(scenario)
             runs.append(Run(self.stage, scenario, run_id, began=began, horizon=began + HORIZON_S))

@@ -26,6 +26,7 @@ NEEDED_MEMORY = 100 << 20
 """Bytes without which the row of the host's memory can not go on."""
 
 BAD_CONFIGURATION, CUDA_OUT_OF_MEMORY, INTERRUPTED = 80, 82, 85
+TERMINATION_LOG = Path("/dev/termination-log")
 RESULT = {"v": 1, "status": "trained", "metrics": {"mae": 1.5}, "model_uri": "models:/m-1", "device": "cpu"}
 
 
@@ -91,7 +92,7 @@ class Training:
     def _finish(self) -> int:
         if url := os.environ.get("WASTE_REGISTER_URL"):
             register(url, f"waste-{self.row}")
-        Path("/dev/termination-log").write_text(json.dumps(RESULT))
+        TERMINATION_LOG.write_text(json.dumps(RESULT))
         return 0
 
 

@@ -32,7 +32,7 @@ _NODE_GPUS = 64
 
 # The operator deletes and marks pods, and its hook reads their events: more than this project's Role grants.
 _STOCK_ROLE = [
-    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+    {"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["pods", "pods/log", "pods/exec", "events"], "verbs": ["*"]},
 ]
 
