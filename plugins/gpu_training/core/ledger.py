@@ -16,7 +16,7 @@ from gpu_training.core.budget import Allowance, Budget
 from gpu_training.core.verdict import Action, Category, Verdict
 
 JOBS_KEPT: Final = 40
-"""Jobs whose attempts are kept one by one; of older ones only the sum is. A ConfigMap holds a mebibyte."""
+"""Jobs whose attempts are kept one by one, and generations whose results are. A ConfigMap holds a mebibyte."""
 CLAIMS_KEPT: Final = 200
 
 
@@ -198,7 +198,7 @@ class Ledger:
         """Give the ledger with what a generation came to; the first one to be told stays."""
         if self.trained_in(trained.generation) is not None:
             return self
-        return replace(self, trained=(*self.trained, trained))
+        return replace(self, trained=(*self.trained, trained)[-JOBS_KEPT:])
 
     def folded(self) -> Ledger:
         """Give the ledger with the oldest ended Jobs of earlier periods summed up, where there are too many."""

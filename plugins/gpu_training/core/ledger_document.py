@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final, TypeVar
 
+from gpu_training.core.attempts import Attempt
 from gpu_training.core.budget import Allowance
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.ledger import Claim, Ending, Ledger, LedgerJob, Renewal, Trained
@@ -92,7 +93,7 @@ def from_text(document: str) -> Ledger:
             period=_count(body, "period", least=1),
             next_number=_count(body, "next_number", least=1),
             folded_jobs=_count(body, "folded_jobs", least=0),
-            folded_gpu_seconds=number(body, "folded_gpu_seconds"),
+            folded_gpu_seconds=_amount(body, "folded_gpu_seconds"),
             updated_at=number(body, "updated_at"),
             jobs=_each(body, "jobs", _job),
             claims=_each(body, "claims", _claim),
@@ -114,6 +115,10 @@ def _consistent(ledger: Ledger) -> Ledger:
         raise LedgerDamaged(f"next_number={ledger.next_number}: Job {numbers[-1]} has it or is behind it")
     if sum(job.ended_at is None for job in ledger.jobs) > 1:
         raise LedgerDamaged("jobs: more than one has not ended")
+    for name in ("generation", "period"):
+        ahead = max((getattr(job, name) for job in ledger.jobs), default=1)
+        if ahead > getattr(ledger, name):
+            raise LedgerDamaged(f"{name}={getattr(ledger, name)}: a Job is of {name} {ahead} already")
     return ledger
 
 
@@ -121,6 +126,13 @@ def _count(body: Mapping[str, object], name: str, *, least: int) -> int:
     value = whole(body, name)
     if value < least:
         raise PlainDataError(name, value, f"a number from {least} on")
+    return value
+
+
+def _amount(body: Mapping[str, object], name: str) -> float:
+    value = number(body, name)
+    if value < 0:
+        raise PlainDataError(name, value, "a number from 0 on")
     return value
 
 
@@ -143,9 +155,15 @@ def _allowance(value: object) -> Allowance:
     return Allowance(
         failures=_count(body, "failures", least=0),
         disruptions=_count(body, "disruptions", least=0),
-        gpu_seconds=optional_number(body, "gpu_seconds"),
-        wall_seconds=number(body, "wall_seconds"),
+        gpu_seconds=None if body.get("gpu_seconds") is None else _amount(body, "gpu_seconds"),
+        wall_seconds=_amount(body, "wall_seconds"),
     )
+
+
+def _attempt(body: Mapping[str, object]) -> Attempt:
+    for name in ("gpus", "gpu_seconds"):
+        _amount(body, name)
+    return attempt_of(body)
 
 
 def _job(body: Mapping[str, object]) -> LedgerJob:
@@ -164,8 +182,8 @@ def _job(body: Mapping[str, object]) -> LedgerJob:
         ended_at=optional_number(body, "ended_at"),
         ending=None if body.get("ending") is None else one_of(Ending, body, "ending"),
         verdict=verdict_of(body.get("verdict")),
-        attempts=_each(body, "attempts", attempt_of),
-        unseen_gpu_seconds=number(body, "unseen_gpu_seconds"),
+        attempts=_each(body, "attempts", _attempt),
+        unseen_gpu_seconds=_amount(body, "unseen_gpu_seconds"),
     )
 
 

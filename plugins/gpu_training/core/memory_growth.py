@@ -56,7 +56,8 @@ def parse_memory_growth(fields: Fields, resources: Resources) -> MemoryGrowth:
 
 
 def _factor(fields: Fields, raw: object) -> Fraction:
-    text = str(raw) if isinstance(raw, (str, int, float)) else ""
+    bounded = isinstance(raw, (str, float)) or (isinstance(raw, int) and 0 < raw < 10)
+    text = str(raw) if bounded else ""
     factor = Fraction(text) if re.fullmatch(_FACTOR, text) else Fraction(0)
     if not 1 < factor <= _MAXIMUM_FACTOR:
         raise fields.refuse("factor", f"a number above 1 and at most {_MAXIMUM_FACTOR} is expected")

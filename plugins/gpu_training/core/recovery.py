@@ -10,6 +10,7 @@ from gpu_training.core.ledger import LedgerJob
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.observation import observe_job
 from gpu_training.core.orders import ADMISSION_SLACK
+from gpu_training.core.quantity import parse_quantity
 from gpu_training.core.resources import GPU_RESOURCE
 
 _UNBOUNDED_S: Final = 30 * 24 * 3600
@@ -21,7 +22,7 @@ def recovered(document: Document, *, number: int, generation: int, now: float) -
     spec = child(document, "spec")
     created = job.created_at if job.created_at is not None else now
     limits = _limits(spec)
-    gpus = limits.get(GPU_RESOURCE)
+    gpus = parse_quantity(limits.get(GPU_RESOURCE))
     return LedgerJob(
         number=number,
         generation=generation,
@@ -30,7 +31,7 @@ def recovered(document: Document, *, number: int, generation: int, now: float) -
         uid=job.uid,
         created_at=created,
         seen_until=now,
-        gpus=(int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else 0) * max(1, job.parallelism or 1),
+        gpus=(max(0, int(gpus)) if gpus is not None else 0) * max(1, job.parallelism or 1),
         memory=text(limits, "memory"),
         allowance=Allowance(
             failures=max(0, (job.backoff_limit or 0) - ADMISSION_SLACK),

@@ -151,6 +151,7 @@ EVENT = {
     ],
     "verdict": {"category": "killed", "owner": "application", "action": "fail", "summary": "s", "remedy": "r"},
     "result": {"status": "failed", "metrics": {"a": 1.0}, "error": "e", "last_step": 5},
+    "spent": "3 of 3 attempts",
 }
 
 
