@@ -10,6 +10,7 @@ from typing import Final
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.observation import JobObservation
 from gpu_training.core.pods import ContainerState, PodObservation
+from gpu_training.core.retry_delay import describe_next_pod
 
 
 class Phase(StrEnum):
@@ -71,7 +72,8 @@ def describe(job: JobObservation | None, pods: Sequence[PodObservation], attempt
     if attempts:
         last = attempts[-1]
         why = last.verdict.summary if last.verdict is not None else f"pod {last.pod} ended"
-        return Wait(phase=Phase.RETRYING, detail=f"attempt {last.number} ended: {why}")
+        due = describe_next_pod(a.ended_at for a in attempts if a.ended_at is not None and a.verdict is not None)
+        return Wait(phase=Phase.RETRYING, detail=f"attempt {last.number} ended: {why}{f'; {due}' if due else ''}")
     return Wait(phase=Phase.PENDING, detail="the Job has no pod yet")
 
 

@@ -17,12 +17,13 @@ from gpu_training.core.errors import (
     ConfigurationError,
     DataVersionError,
     JobNameConflict,
+    LedgerConflict,
     RegistryError,
     TrainingFailed,
 )
 from gpu_training.core.events import EventError, JobReference, TrainingEvent, Work
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
-from gpu_training.operators.outcomes import conclude, final_where_retrying_is_useless
+from gpu_training.operators.outcomes import TrainingFailedForGood, conclude, final_where_retrying_is_useless
 
 pytestmark = pytest.mark.unit
 
@@ -47,13 +48,25 @@ def verdict(action: Action) -> Verdict:
     )
 
 
-def event(kind: OutcomeKind, **outcome: Any) -> TrainingEvent:
-    attempts = (
-        Attempt(number=1, pod="p-1", node="n-1", gpu_seconds=2.5, estimated=True, verdict=verdict(Action.RETRY)),
-        Attempt(number=2, pod="p-2", node="n-2", gpu_seconds=4.0, estimated=False, verdict=None),
+def attempt(number: int, seconds: float, *, estimated: bool = False, verdict: Verdict | None = None) -> Attempt:
+    return Attempt(
+        number=number,
+        pod=f"p-{number}",
+        uid=f"u-{number}",
+        node=f"n-{number}",
+        started_at=100.0 * number,
+        ended_at=100.0 * number + seconds,
+        gpus=1,
+        gpu_seconds=seconds,
+        estimated=estimated,
+        verdict=verdict,
     )
+
+
+def event(kind: OutcomeKind, *, spent: str | None = None, **outcome: Any) -> TrainingEvent:
+    attempts = (attempt(1, 2.5, estimated=True, verdict=verdict(Action.RETRY)), attempt(2, 4.0))
     job = JobReference(namespace="n", name="j", uid="u")
-    return TrainingEvent(job=job, work=WORK, outcome=Outcome(kind=kind, attempts=attempts, **outcome))
+    return TrainingEvent(job=job, work=WORK, outcome=Outcome(kind=kind, attempts=attempts, **outcome), spent=spent)
 
 
 def test_a_success_becomes_a_small_plain_document() -> None:
@@ -87,6 +100,15 @@ def test_a_failure_says_what_whose_what_to_do_and_every_attempt() -> None:
         assert part in said
 
 
+def test_a_failure_with_a_spent_budget_is_final_and_says_where_it_went() -> None:
+    with pytest.raises(TrainingFailedForGood) as caught:
+        conclude(event(OutcomeKind.FAILED, verdict=verdict(Action.RETRY), spent="2 of 2 attempts"))
+
+    said = str(caught.value)
+    for part in ("the budget is spent: 2 of 2 attempts", "attempt 1: pod p-1", "attempt 2: pod p-2", "fresh budget"):
+        assert part in said
+
+
 def test_an_event_without_a_verdict_is_an_error_and_no_success() -> None:
     with pytest.raises(EventError, match="without a verdict"):
         conclude(event(OutcomeKind.FAILED))
@@ -97,6 +119,7 @@ FINAL = [
     DataVersionError("a"),
     ClusterRejected("a"),
     JobNameConflict("a"),
+    LedgerConflict("a"),
     EventError("a"),
     RegistryError("a", transient=False),
 ]
