@@ -30,25 +30,27 @@ def delay_after(ended: int) -> float:
     return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(ended - 1, _DOUBLINGS))
 
 
-def next_pod_at(ends: Iterable[float]) -> float | None:
-    """Give when the next pod is due; None when no pod has ended.
+def next_pod_at(ends: Iterable[float | None]) -> float | None:
+    """Give when the next pod is due; None when that can not be said.
 
-    :param ends: when each pod of the Job that did not succeed ended, in any order, in seconds since 1970.
+    :param ends: when each pod of the Job that did not succeed ended, in any order, in seconds since 1970; None for one
+        whose end nobody saw.
     """
-    known = [end for end in ends if math.isfinite(end)]
-    return max(known) + delay_after(len(known)) if known else None
+    seen = list(ends)
+    known = [end for end in seen if end is not None and math.isfinite(end)]
+    return max(known) + delay_after(len(known)) if known and len(known) == len(seen) else None
 
 
-def describe_next_pod(ends: Iterable[float]) -> str:
-    """Give a clause such as `the next pod is due at 19:24:57 UTC, 20 s after the last one ended`; empty when unknown.
+def describe_next_pod(ends: Iterable[float | None]) -> str:
+    """Give a clause such as `the next pod is due at 19:24:57 UTC, 20 s after the last one ended`; empty without ends.
 
     It stays the same while nothing ends, so that a log can say it once.
 
-    :param ends: as for :func:`next_pod_at`.
+    :param ends: as for :func:`next_pod_at`; with one that nobody saw, the clause names no time of day.
     """
-    known = [end for end in ends if math.isfinite(end)]
-    due = next_pod_at(known)
-    if due is None or not 0 <= due < _LATEST:
-        return ""
-    clock = datetime.fromtimestamp(due, UTC).strftime("%H:%M:%S")
-    return f"the next pod is due at {clock} UTC, {delay_after(len(known)):.0f} s after the last one ended"
+    seen = list(ends)
+    due = next_pod_at(seen)
+    delay = f"{delay_after(len(seen)):.0f} s after the last one ended"
+    if due is not None and 0 <= due < _LATEST:
+        return f"the next pod is due at {datetime.fromtimestamp(due, UTC):%H:%M:%S} UTC, {delay}"
+    return f"the next pod is due {delay}" if seen else ""
