@@ -27,7 +27,7 @@ def delay_after(ended: int) -> float:
     """
     if ended < 1:
         return 0.0
-    return min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(ended - 1, _DOUBLINGS))
+    return min(LONGEST_DELAY_S, FIRST_DELAY_S * (1 << min(ended - 1, _DOUBLINGS)))
 
 
 def next_pod_at(ends: Iterable[float | None]) -> float | None:
