@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import httpx
 from tests.stack.faults import victims
 from tests.stack.faults.deaths import RUN_S, CellRun, NotReached
 from tests.stack.faults.matrix import Cell, Point, Strike
 from tests.stack.faults.room import Room
 from tests.stack.faults.verdicts import Figures, faults_of
 
+from sandbox.errors import SandboxError
+
 ALONE_AT_ONCE = 6
 TOGETHER_AT_ONCE = 6
 TOLERANCE_S = RUN_S / 2
 
+_IN_THE_WAY = (NotReached, victims.TooLate, SandboxError, httpx.HTTPError)
 _EARLY = (Point.BEFORE_CREATE, Point.BEFORE_DEFER)
 
 
@@ -65,7 +69,7 @@ class Campaign:
         self._told: dict[Cell, Verdict] = {}
         with ThreadPoolExecutor(ALONE_AT_ONCE) as pool:
             # These come first, and so are known before any other is judged.
-            alone = [*undisturbed, *(cell for cell in cells if cell.strike is Strike.ALONE)]
+            alone = dict.fromkeys([*undisturbed, *(cell for cell in cells if cell.strike is Strike.ALONE)])
             for cell, figures in pool.map(self._run_alone, alone):
                 self._take(cell, figures)
         for kind in (Strike.TRIGGER_PROCESS, Strike.TRIGGERER, Strike.SCHEDULER):
@@ -73,7 +77,7 @@ class Campaign:
             for together in batched_evenly(struck, TOGETHER_AT_ONCE):
                 for cell, figures in self._run_together(together, kind):
                     self._take(cell, figures)
-        return [self._told[cell] for cell in [*undisturbed, *cells]]
+        return [self._told[cell] for cell in dict.fromkeys([*undisturbed, *cells])]
 
     def _take(self, cell: Cell, figures: Figures) -> None:
         self._figures[cell] = figures
@@ -91,8 +95,8 @@ class Campaign:
                 run.kill()
             run.release()
             return cell, run.finish()
-        except (NotReached, victims.TooLate) as error:
-            return cell, run.give_up(str(error))
+        except _IN_THE_WAY as error:
+            return cell, run.give_up(str(error) or repr(error))
         finally:
             run.close()
 
@@ -114,8 +118,8 @@ class Campaign:
 def _reach(run: CellRun) -> str:
     try:
         run.reach()
-    except (NotReached, victims.TooLate) as error:
-        return str(error)
+    except _IN_THE_WAY as error:
+        return str(error) or repr(error)
     return ""
 
 
