@@ -265,9 +265,9 @@ def pods_at(second: int, truth: Sequence[Life]) -> tuple[list[Document], int]:
 
 
 @settings(max_examples=100)
-@given(lives, st.lists(st.integers(0, 500), min_size=1, max_size=6), st.data())
+@given(lives, st.lists(st.integers(0, 500), min_size=1, max_size=6))
 def test_however_rarely_somebody_looks_nothing_is_charged_too_little_and_no_second_twice(
-    truth: list[Life], looks: list[int], data: st.DataObject
+    truth: list[Life], looks: list[int]
 ) -> None:
     record = NEW
     for second in sorted(looks):
