@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from gpu_training.cluster.faults import error_from, error_of
+from gpu_training.cluster.server_clock import clock_of
 from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
 
 DEFAULT_CONNECTION: Final = "kubernetes_gpu"
@@ -77,10 +78,12 @@ class Cluster:
     """An open connection. Belongs to the event loop that opened it.
 
     :param address: where.
+    :ivar clock: of the API server.
     """
 
     def __init__(self, address: ClusterAddress) -> None:
         self.address = address
+        self.clock = clock_of(address)
         self._session: _Session | None = None
         self._host = ""
         self._opening = asyncio.Lock()
@@ -176,6 +179,7 @@ class Cluster:
                         _request_timeout=timeout,
                     )
                     async with response:
+                        self.clock.hear(response.headers.get("Date", ""))
                         if response.status == 401:
                             self._forget(session)
                             if not last:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from time import time
 from typing import Final
 
 from gpu_training.cluster.connection import TRIES, Cluster, Document
 from gpu_training.cluster.jobs import list_jobs, number_of, reference_of
 from gpu_training.cluster.ledger_store import LedgerStore, Lineage
+from gpu_training.cluster.settlement import note
 from gpu_training.cluster.waiting_list import IsAlive, leave, refuse_when_stale, waiters_on
 from gpu_training.core.bookkeeping import take_away
+from gpu_training.core.decide import Policy
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.ledger import Ending, Ledger
@@ -25,6 +26,7 @@ from gpu_training.core.naming import (
     task_hash,
 )
 from gpu_training.core.observation import observe_job
+from gpu_training.rule_table import built_in_rules
 
 log: Final = logging.getLogger(__name__)
 
@@ -37,23 +39,40 @@ async def depart(
     waiter: TaskTry,
     is_alive: IsAlive,
     *,
+    policy: Policy | None = None,
     tries: int = TRIES,
 ) -> bool:
-    """Take a try off a Job's list; the last one out deletes the Job.
+    """Take a try off a Job's list; the last one out deletes the Job, and writes down before what it has spent and come
+    to.
 
+    :param policy: None for the built-in rules.
     :returns: whether the Job was deleted.
     """
-    if not await leave(cluster, job, waiter, is_alive, tries=tries):
+
+    async def before_deletion(document: Document) -> None:
+        try:
+            await note(cluster, store, document, number, policy or Policy(rules=built_in_rules()))
+        except GpuTrainingError as error:
+            log.warning("what Job %s/%s has spent is not in the ledger: %s", job.namespace, job.name, error)
+
+    if not await leave(cluster, job, waiter, is_alive, before_deletion=before_deletion, tries=tries):
         return False
     await write_deletion(store, job, number)
     return True
 
 
 async def depart_from_all(
-    cluster: Cluster, store: LedgerStore, waiter: TaskTry, is_alive: IsAlive, *, tries: int = TRIES
+    cluster: Cluster,
+    store: LedgerStore,
+    waiter: TaskTry,
+    is_alive: IsAlive,
+    *,
+    policy: Policy | None = None,
+    tries: int = TRIES,
 ) -> list[Document]:
     """Take a try off every Job of the lineage on whose list it is: also one whose creation was not yet answered.
 
+    :param policy: None for the built-in rules.
     :returns: the Jobs that were deleted.
     """
     labels = {LABEL_DEPLOYMENT: label_value(store.lineage.deployment), LABEL_LINEAGE: store.lineage.key}
@@ -62,7 +81,8 @@ async def depart_from_all(
         job = observe_job(document)
         if job.ended or waiter not in (waiters_on(document) or ()):
             continue
-        if await depart(cluster, store, reference_of(document), number_of(job.name), waiter, is_alive, tries=tries):
+        number, reference = number_of(job.name), reference_of(document)
+        if await depart(cluster, store, reference, number, waiter, is_alive, policy=policy, tries=tries):
             deleted.append(document)
     return deleted
 
@@ -100,7 +120,7 @@ async def depart_from_other_work(cluster: Cluster, lineage: Lineage, waiter: Tas
 
 async def write_deletion(store: LedgerStore, job: JobReference, number: int) -> None:
     """Write down that we deleted a Job. Where that fails, whoever looks next finds it gone."""
-    now = time()
+    now = store.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, None]:
         record = ledger.job(number)

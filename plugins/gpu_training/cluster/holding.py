@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from time import time
 
 from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.jobs import STRICT, delete_job, jobs_path, list_pods, pod_priority, read_job, reference_of
@@ -77,10 +76,10 @@ async def consult(
     standing = await settle(cluster, store, identity, policy=policy, memory_cap=memory_cap)
     if standing.document is not None:
         refuse_when_stale(standing.document, request.task)
-    now = time()
+    now = cluster.clock.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, tuple[Ledger, Consequence]]:
-        after, consequence = follow(ledger, request, now, unusable=unusable)
+        after, consequence = follow(ledger, request, now, unusable=unusable, news=standing.news)
         if isinstance(consequence, Start):
             record = announce(after, consequence)
             after = replace(after.with_job(record), next_number=max(after.next_number, record.number + 1))
@@ -131,7 +130,7 @@ async def replace_if_idle(
     version = document["metadata"]["resourceVersion"]
     if not await delete_job(cluster, reference, resource_version=version):
         return None
-    now = time()
+    now = cluster.clock.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, None]:
         return ledger.with_job(take_away(ledger.job(job.number) or job, Ending.REPLACED, now=now)), None
@@ -171,7 +170,7 @@ async def create(
             return ledger, before if before.uid == seen.uid and before.ended_at is None else None
         return ledger.with_job(known), known
 
-    written = await store.change(write, now=time())
+    written = await store.change(write, now=cluster.clock.now())
     if written is None or made is None:
         return None
     joined = await join(cluster, made, identity.owner) if adopted else made
@@ -198,7 +197,7 @@ async def _standing_under(
         )
     if not job.deleting:
         return document
-    now = time()
+    now = cluster.clock.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, None]:
         found = replace(ledger.job(record.number) or record, uid=job.uid)

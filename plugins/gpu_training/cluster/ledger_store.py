@@ -63,6 +63,10 @@ class LedgerStore:
         """The ledger as it was last read or written; None before."""
         return self._ledger
 
+    def now(self) -> float:
+        """Give the API server's time, in seconds since 1970."""
+        return self._cluster.clock.now()
+
     async def read(self) -> Ledger:
         """Give the ledger; a fresh one where there is none yet.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from time import monotonic, time
+from time import monotonic
 from typing import Final
 
 from gpu_training.cluster.connection import Cluster, Document
@@ -39,10 +39,12 @@ class Standing:
     """How the lineage stands.
 
     :param document: of the open Job, which lives; None when there is none.
+    :param news: generations of which nobody knew before that they are trained.
     """
 
     ledger: Ledger
     document: Document | None
+    news: frozenset[int] = frozenset()
 
 
 async def settle(
@@ -68,55 +70,86 @@ async def settle(
         return Standing(ledger=ledger, document=None)  # planned, and never made
     else:
         document = None
-    now = time()
-    settled, lives = await _settled(cluster, job, document, store.lineage.namespace, policy, memory_cap, now)
-    if settled != job:
-        trained = None if document is None else await _trained(cluster, document, settled, policy, now)
-        await store.change(lambda newest: (_written(newest, settled, trained), None), now=now)
-    return Standing(ledger=store.seen or ledger, document=document if lives else None)
+    now = cluster.clock.now()
+    observation = None if document is None else observe(document, await list_pods(cluster, reference_of(document)))
+
+    def write(newest: Ledger) -> tuple[Ledger, bool]:
+        before = newest.job(job.number)
+        if before is None or before.ended_at is not None:
+            return newest, False  # whoever watched has closed it meanwhile, and has seen more
+        record, trained, lives = _settled(before, document, observation, policy, memory_cap, now)
+        # A record that only got older is not worth a write: whoever watches keeps it.
+        if record.ended_at is None and record.uid == before.uid:
+            return newest, lives
+        newest = newest.with_job(record)
+        return (newest.with_trained(trained) if trained is not None else newest), lives
+
+    lives = await store.change(write, now=now)
+    after = store.seen or ledger
+    known = {trained.generation for trained in ledger.trained}
+    news = frozenset(trained.generation for trained in after.trained) - known
+    return Standing(ledger=after, document=document if lives else None, news=news)
 
 
-def _written(newest: Ledger, settled: LedgerJob, trained: Trained | None) -> Ledger:
-    before = newest.job(settled.number)
-    if before is not None and before.ended_at is not None:
-        return newest  # whoever watched has closed it meanwhile, and has seen more
-    newest = newest.with_job(settled)
-    return newest.with_trained(trained) if trained is not None else newest
-
-
-async def _settled(
-    cluster: Cluster,
+def _settled(
     job: LedgerJob,
     document: Document | None,
-    namespace: str,
+    observation: Observation | None,
     policy: Policy,
     memory_cap: str,
     now: float,
-) -> tuple[LedgerJob, bool]:
-    """Give the Job's record as it is now, and whether the Job lives."""
-    if document is None:
-        gone = Observation(job=JobObservation(uid=job.uid or "", name=job.name, namespace=namespace), gone=True)
-        return take_away(book(job, gone, (), now=now, watched_since=now), Ending.LOST, now=now), False
+) -> tuple[LedgerJob, Trained | None, bool]:
+    """Give the Job's record as it is now, what it came to, and whether it lives."""
+    if document is None or observation is None:
+        gone = Observation(job=JobObservation(uid=job.uid or "", name=job.name, namespace=""), gone=True)
+        return take_away(book(job, gone, (), now=now, watched_since=now), Ending.LOST, now=now), None, False
+    known = _known(job, document)
+    booked = book(known, observation, attempts_of(observation, now, policy.rules), now=now, watched_since=now)
+    decision = decide(observation, policy, now)
+    if isinstance(decision, Outcome):
+        closed = close(booked, decision, now=now, memory_cap=memory_cap)
+        run, image = mlflow_run_of(document), image_of(observation)
+        return closed, trained_by(closed, reference_of(document), decision, run, image, now), False
+    if observe_job(document).deleting:
+        return take_away(booked, Ending.LOST, now=now), None, False
+    return booked, None, True
+
+
+def _known(job: LedgerJob, document: Document) -> LedgerJob:
+    """Give the record with the UID of the Job, where whoever made it has not come so far."""
+    if job.uid is not None:
+        return job
     seen = observe_job(document)
     created = seen.created_at if seen.created_at is not None else job.created_at
-    known = job if job.uid is not None else replace(job, uid=seen.uid, created_at=created, seen_until=created)
-    observation = observe(document, await list_pods(cluster, reference_of(document)))
-    decision = decide(observation, policy, now)
-    booked = book(known, observation, attempts_of(observation, now, policy.rules), now=now, watched_since=now)
-    if isinstance(decision, Outcome):
-        return close(booked, decision, now=now, memory_cap=memory_cap), False
-    if seen.deleting:
-        return take_away(booked, Ending.LOST, now=now), False
-    # A record that only got older is not worth a write: whoever watches keeps it.
-    return (booked if booked.uid != job.uid else job), True
+    return replace(job, uid=seen.uid, created_at=created, seen_until=created)
 
 
-async def _trained(cluster: Cluster, document: Document, job: LedgerJob, policy: Policy, now: float) -> Trained | None:
+async def note(cluster: Cluster, store: LedgerStore, document: Document, number: int, policy: Policy) -> None:
+    """Write down what is seen of a Job that is about to be deleted: nobody can see it later.
+
+    One whose pods have all done their work has succeeded, though it does not say so yet.
+    """
+    now = cluster.clock.now()
     observation = observe(document, await list_pods(cluster, reference_of(document)))
-    outcome = decide(observation, policy, now)
-    if not isinstance(outcome, Outcome):
-        return None
-    return trained_by(job, reference_of(document), outcome, mlflow_run_of(document), image_of(observation), now)
+    final = replace(observation, gone=True)
+    decision = decide(final, policy, now)
+
+    def write(newest: Ledger) -> tuple[Ledger, None]:
+        before = newest.job(number)
+        uid = document["metadata"]["uid"]
+        if before is None or before.ended_at is not None or before.uid not in (None, uid):
+            return newest, None
+        attempts = attempts_of(observation, now, policy.rules)
+        record = book(_known(before, document), observation, attempts, now=now, watched_since=now)
+        if not isinstance(decision, Outcome) or decision.kind is not OutcomeKind.SUCCEEDED:
+            return newest.with_job(record), None
+        record = close(record, decision, now=now, memory_cap="")
+        run, image = mlflow_run_of(document), image_of(observation)
+        trained = trained_by(record, reference_of(document), decision, run, image, now)
+        newest = newest.with_job(record)
+        return (newest.with_trained(trained) if trained is not None else newest), None
+
+    await store.change(write, now=now)
 
 
 def trained_by(
@@ -164,7 +197,7 @@ async def _recover(cluster: Cluster, store: LedgerStore, identity: Identity) -> 
     ]
     if not known:
         return
-    now = time()
+    now = cluster.clock.now()
     living = [(d, n, g) for d, n, g in known if not observe_job(d).ended and not observe_job(d).deleting]
     records = tuple(recovered(d, number=n, generation=g, now=now) for d, n, g in living[-1:])
 

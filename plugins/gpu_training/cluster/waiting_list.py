@@ -70,11 +70,20 @@ async def join(cluster: Cluster, document: Document, waiter: TaskTry, *, others:
     return None
 
 
-async def leave(cluster: Cluster, job: JobReference, waiter: TaskTry, is_alive: IsAlive, *, tries: int = TRIES) -> bool:
+async def leave(
+    cluster: Cluster,
+    job: JobReference,
+    waiter: TaskTry,
+    is_alive: IsAlive,
+    *,
+    before_deletion: Callable[[Document], Awaitable[None]],
+    tries: int = TRIES,
+) -> bool:
     """Take a try off a Job's list, and delete the Job when it was the last one that lives.
 
     A Job on whose list this very try is not is left alone, and so is one whose list somebody edited.
 
+    :param before_deletion: called with the Job that is about to be deleted.
     :returns: whether the Job was deleted.
     """
     dead: set[str] = set()
@@ -92,7 +101,9 @@ async def leave(cluster: Cluster, job: JobReference, waiter: TaskTry, is_alive: 
         if rest:
             if await _write(cluster, document, rest, tries=tries) is not None:
                 return False
-        elif await delete_job(cluster, job, resource_version=document["metadata"]["resourceVersion"], tries=tries):
+            continue
+        await before_deletion(document)
+        if await delete_job(cluster, job, resource_version=document["metadata"]["resourceVersion"], tries=tries):
             return True
     return False
 

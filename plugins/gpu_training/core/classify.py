@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_training.contract import ContractError, parse_result
+from gpu_training.contract import ContractError, ResultStatus, parse_result
 from gpu_training.core.pods import ContainerObservation, PodObservation
 from gpu_training.core.rules import DISRUPTION, Rule, RuleTable
 from gpu_training.core.text_pattern import fits
@@ -56,7 +56,7 @@ def classify_pod(pod: PodObservation, rules: RuleTable, *, finding: str | None =
 
     :param finding: name of the rule that the pod's log matches; None, or a name that is not in the table, for none.
     """
-    if pod.phase == "Succeeded" or (not pod.ended and not pod.gone and pod.disruption is None):
+    if _has_succeeded(pod) or (not pod.ended and not pod.gone and pod.disruption is None):
         return None
     rule, container = next(_holding(pod, rules, finding))
     return Verdict(
@@ -66,6 +66,16 @@ def classify_pod(pod: PodObservation, rules: RuleTable, *, finding: str | None =
         summary=_summary(pod, container) + (f"; its log says so: {rule.name}" if _told_by_log(rule, finding) else ""),
         remedy=rule.remedy,
     )
+
+
+def _has_succeeded(pod: PodObservation) -> bool:
+    """Whether a pod did its work: one that ends with 0 because it is taken away, and leaves no result, did not."""
+    if pod.phase != "Succeeded" or pod.disruption is None:
+        return pod.phase == "Succeeded"
+    try:
+        return parse_result(pod.training.message if pod.training is not None else "").status is ResultStatus.TRAINED
+    except ContractError:
+        return False
 
 
 def _holding(

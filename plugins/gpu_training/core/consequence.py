@@ -78,7 +78,12 @@ _RENEWALS_KEPT: Final = 100
 
 
 def follow(
-    ledger: Ledger, request: Request, now: float, *, unusable: Collection[int] = ()
+    ledger: Ledger,
+    request: Request,
+    now: float,
+    *,
+    unusable: Collection[int] = (),
+    news: Collection[int] = (),
 ) -> tuple[Ledger, Consequence]:
     """Give the consequence, and the ledger in which it is written down.
 
@@ -86,9 +91,13 @@ def follow(
 
     :param now: seconds since 1970.
     :param unusable: generations whose model does not verify any more.
+    :param news: generations of which nobody has known before this request that they are trained: who cleared the task
+        did not see it green.
     """
     claim = ledger.claim(request.task.task)
     cleared = claim is not None and request.max_tries > claim.max_tries
+    if cleared and claim is not None and claim.generation in news:
+        ledger, cleared = _claimed(ledger, request, claim.generation, claim.number, now), False
     if claim is not None and not cleared and claim.generation not in unusable:
         trained = ledger.trained_in(claim.generation)
         if trained is not None:

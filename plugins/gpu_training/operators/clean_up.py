@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
@@ -104,7 +104,7 @@ class CleanUpOperator(BaseOperator):
             for document in await list_jobs(cluster, self.namespace, labels):
                 deleted += await self._leave(cluster, document, dag_id, run_id)
             await self._wait_gone(cluster, deleted)
-            for name in await prune(cluster, self.namespace, deployment_id(), now=time()):
+            for name in await prune(cluster, self.namespace, deployment_id(), now=cluster.clock.now()):
                 self.log.info("Deleted ledger %s: nothing happened in it for %d days", name, KEEP_DAYS)
         return [job.name for job in deleted]
 

@@ -125,7 +125,8 @@ class KillSwitch:
         async def depart() -> list[dict[str, Any]]:
             async with Cluster(self._address) as cluster:
                 store = LedgerStore(cluster, lineage_of(self._plan), tries=_TRIES)
-                return await depart_from_all(cluster, store, self._plan.identity.owner, is_alive, tries=_TRIES)
+                owner, policy = self._plan.identity.owner, self._plan.policy
+                return await depart_from_all(cluster, store, owner, is_alive, policy=policy, tries=_TRIES)
 
         try:
             deleted = run_to_end(depart())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from time import time
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
@@ -132,7 +131,7 @@ class Submission:
             async with self._cluster() as cluster:
                 ledger = await self._store(cluster).read()
                 plan = self.plan.numbered(generation=ledger.generation, number=ledger.next_number)
-                document = self._document(base, plan, next_job(ledger, plan.spec, plan.budget, time()), _DRY_RUN)
+                document = self._document(base, plan, next_job(ledger, plan.spec, plan.budget, self._now()), _DRY_RUN)
                 self.log.info("The Job that would be created:\n%s", yaml.safe_dump(document, sort_keys=False))
                 return await check_job(cluster, document)
 
@@ -148,6 +147,11 @@ class Submission:
         from gpu_training.cluster.connection import Cluster
 
         return Cluster(self.address)
+
+    def _now(self) -> float:
+        from gpu_training.cluster.server_clock import clock_of
+
+        return clock_of(self.address).now()
 
     def _store(self, cluster: Cluster) -> LedgerStore:
         from gpu_training.cluster.ledger_store import LedgerStore
@@ -175,14 +179,14 @@ class Submission:
 
     def _announce(self, ledger: Ledger, start: Start) -> LedgerJob:
         plan = self.plan.numbered(generation=start.generation, number=start.number)
-        following = next_job(ledger, plan.spec, plan.budget, time())
+        following = next_job(ledger, plan.spec, plan.budget, self._now())
         return following.record(
             number=start.number,
             generation=start.generation,
             period=ledger.period,
             name=job_name(plan.identity, indexed=self.indexed),
             pods=self.pods,
-            now=time(),
+            now=self._now(),
         )
 
     async def _join(self, step: Step, job: LedgerJob, others: Waiters) -> tuple[HeldJob | None, Waiters]:
@@ -205,7 +209,7 @@ class Submission:
         from gpu_training.cluster.waiting_list import join
 
         plan = self.plan.numbered(generation=record.generation, number=record.number)
-        following = next_job(ledger, plan.spec, plan.budget, time())
+        following = next_job(ledger, plan.spec, plan.budget, self._now())
         self._document(base, plan, following, _DRY_RUN)  # a contradiction is told before MLflow is asked
         run_id = self.registry.find_or_create_run(
             experiment=self.experiment,

@@ -108,8 +108,8 @@ class TrainingJobTrigger(BaseTrigger):
         from gpu_training.triggers.bookkeeper import Bookkeeper
 
         job = JobReference(**self.job)
-        rules = built_in_rules() if self.rules is None else parse_rules(self.rules, "rules")
-        policy, matcher = Policy(result_required=self.result_required, rules=rules), LogMatcher(rules)
+        policy = self._policy()
+        matcher = LogMatcher(policy.rules)
         voice = Voice(self.log, matcher)
         async with SharedWatch.subscribe(ClusterAddress(**self.cluster), job=job, deployment=self.deployment) as (
             subscription,
@@ -165,15 +165,25 @@ class TrainingJobTrigger(BaseTrigger):
         from gpu_training.cluster.departure import depart
 
         async with Cluster(ClusterAddress(**self.cluster)) as cluster:
-            store = self._store(cluster)
             deleted = await depart(
-                cluster, store, JobReference(**self.job), self.number, waiter, is_alive, tries=_KILL_TRIES
+                cluster,
+                self._store(cluster),
+                JobReference(**self.job),
+                self.number,
+                waiter,
+                is_alive,
+                policy=self._policy(),
+                tries=_KILL_TRIES,
             )
         if deleted:
             self.log.info("Deleted Job %s: the task is %s, and nobody else waits on it", name, state)
             await asyncio.to_thread(close_run, self.mlflow_conn_id, self.work["mlflow_run_id"], self.log, killed=True)
         else:
             self.log.info("Left Job %s: the task is %s; others wait on it, or it is over", name, state)
+
+    def _policy(self) -> Policy:
+        rules = built_in_rules() if self.rules is None else parse_rules(self.rules, "rules")
+        return Policy(result_required=self.result_required, rules=rules)
 
     def _store(self, cluster: Cluster) -> LedgerStore:
         from gpu_training.cluster.ledger_store import LedgerStore, Lineage

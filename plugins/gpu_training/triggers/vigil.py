@@ -65,16 +65,18 @@ class Vigil:
             if self._follower is not None:
                 self._follower.update(self._subscription.pods, self._subscription.gone_pods)
             observation, clock = self.observe(), time.monotonic()
-            decision = decide(observation, self._policy, time.time())
+            decision = decide(observation, self._policy, self._cluster.clock.now())
             # An end that was seen waits for the pods; before that, only news of the Job matters.
             quiet = self._subscription.job_trouble if isinstance(decision, Wait) else self._subscription.trouble
             silence = listen(silence, quiet, clock)
             left = silence.left(contact_limit, clock) if silence is not None else None
             if silence is not None and left == 0:
-                lost = out_of_contact(observation, silence, clock=clock, now=time.time(), rules=self._policy.rules)
+                lost = out_of_contact(
+                    observation, silence, clock=clock, now=self._cluster.clock.now(), rules=self._policy.rules
+                )
                 return observation, lost if isinstance(decision, Wait) else decision
             if isinstance(decision, Wait):
-                look = await self._bookkeeper.watch(observation, time.time())
+                look = await self._bookkeeper.watch(observation, self._cluster.clock.now())
                 pause = max(_LEAST_PAUSE_S, look) if look is not None else None
                 if decision.phase is Phase.RETRYING:
                     # What the failed attempt's log tells comes without any news of Job or pods.
@@ -82,13 +84,13 @@ class Vigil:
                 await self._subscription.changed(_soonest(self._voice.phase(decision), left, pause))
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all():
                 observation = self.observe()
-                decision = decide(observation, self._policy, time.time())
+                decision = decide(observation, self._policy, self._cluster.clock.now())
                 if isinstance(decision, Outcome):
                     return observation, decision
 
     async def settle(self, outcome: Outcome) -> Settled:
         """Write the end into the ledger; what the end of the log told is in it, too."""
-        observation, now = self.observe(), time.time()
+        observation, now = self.observe(), self._cluster.clock.now()
         decision = decide(observation, self._policy, now)
         return await self._bookkeeper.settle(observation, decision if isinstance(decision, Outcome) else outcome, now)
 
