@@ -115,10 +115,14 @@ class Report:
     def total(self, column: Column) -> float:
         return sum(line.figures[column].waste for line in self.lines)
 
+    def total_of_ended(self, column: Column) -> float:
+        """Give the total of the rows that had ended in all columns: the others waste as long as they are watched."""
+        ended = (line for line in self.lines if not any(figure.cut for figure in line.figures.values()))
+        return sum(line.figures[column].waste for line in ended)
+
     @property
     def share(self) -> float | None:
-        stock = self.total(Column.STOCK)
-        return self.total(Column.OURS) / stock if stock > 0 else None
+        return _ratio(self.total(Column.OURS), self.total(Column.STOCK))
 
     @property
     def met(self) -> bool:
@@ -131,6 +135,8 @@ class Report:
         for line in self.lines:
             cells = (_cell(line.row, line.figures[column]) for column in Column)
             rows.append((line.row.title, *cells, _share(line.share), _met(line.met)))
+        ended = [self.total_of_ended(column) for column in Column]
+        rows.append(("rows that ended", *(f"{each:.1f}" for each in ended), _share(_ratio(*ended[:2])), ""))
         totals = (f"{self.total(column):.1f}" for column in Column)
         rows.append(("all rows", *totals, _share(self.share), _met(self.met)))
         widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
@@ -143,7 +149,7 @@ class Report:
                 f"{baseline.median:.1f} (median of {len(baseline.seconds)}, which differ by {baseline.spread:.1f})",
                 "never trained: no training came to its end, so all that was held is wasted; +: it went on at the end",
                 f"goal: ours at most {SHARE_GOAL:.0%} of stock over all rows, and in no row more than {TOLERANCE_S:g} "
-                f"GPU-seconds above either: {_met(self.met)}",
+                f"GPU-second above either: {_met(self.met)}",
             ]
         )
 
@@ -164,6 +170,7 @@ class Report:
                 for line in self.lines
             },
             "total": {column: round(self.total(column), 2) for column in Column},
+            "total_of_ended": {column: round(self.total_of_ended(column), 2) for column in Column},
             "share": self.share,
             "baseline": [round(each, 2) for each in self.baseline.seconds],
             "tolerance": TOLERANCE_S,
@@ -179,6 +186,10 @@ def _cell(row: Row, figure: Figure) -> str:
 
 def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.0%}"
+
+
+def _ratio(ours: float, stock: float) -> float | None:
+    return ours / stock if stock > 0 else None
 
 
 def _met(met: bool) -> str:

@@ -97,11 +97,10 @@ class Performance:
         self.ended[run.scenario.key] = Ended(run, until=until, tries=task.tries, state=task.state, cut=cut)
         holds = self.stage.view.holds(run.scenario.key)
         held = gpu_seconds(holds, until)
-        print(
-            f"{run.scenario.key}: {task.state} after {until - run.began:.0f} s, {task.tries} tries, {len(holds)} pods, "
-            f"{held:.1f} GPU-seconds{', still going on' if cut else ''}",
-            flush=True,
-        )
+        told = f"{run.scenario.key}: {task.state} after {until - run.began:.0f} s, {task.tries} tries, "
+        told += f"{len(holds)} pods, {held:.1f} GPU-seconds{', still going on' if cut else ''}\n"
+        # In one piece: other threads tell, too.
+        print(told, end="", flush=True)
         clear_away(self.stage, run)
 
     def _baseline(self) -> None:

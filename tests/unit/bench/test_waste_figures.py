@@ -106,8 +106,16 @@ def test_the_table_says_where_no_training_came_to_its_end_and_where_it_went_on()
     assert text.splitlines()[1].split("  ")[0] == "host OOM"
     assert "27.3+, never trained" in text.splitlines()[1]
     assert "11%" in text.splitlines()[1]
-    assert text.splitlines()[2].startswith("all rows")
+    assert text.splitlines()[2].split() == ["rows", "that", "ended", "0.0", "0.0", "0.0", "-"]
+    assert text.splitlines()[3].startswith("all rows")
     assert "62.0 (median of 3, which differ by 1.5)" in text
+
+
+def test_what_lasts_as_long_as_it_is_watched_is_told_apart() -> None:
+    going_on = {Column.OURS: figure(80), Column.STOCK: figure(400, cut=True), Column.TUNED: figure(200)}
+    both = report(Line(row=row("hang"), figures=going_on), line("cleared", 2, 50, 30))
+    assert [both.total(column) for column in Column] == [82, 450, 230]
+    assert [both.total_of_ended(column) for column in Column] == [2, 50, 30]
 
 
 def test_a_row_that_has_to_fail_is_not_blamed_for_it() -> None:
