@@ -112,13 +112,13 @@ def _as_the_triggerer_builds_it(deferral: TaskDeferred) -> TrainingJobTrigger:
     return TrainingJobTrigger(**json.loads(json.dumps(arguments)))
 
 
-def fire(trigger: TrainingJobTrigger) -> dict[str, Any]:
-    """Run a trigger to its end; it has to fire exactly once."""
+def fire(trigger: TrainingJobTrigger, *, limit: float = 60) -> dict[str, Any]:
+    """Run a trigger to its end, within so many seconds; it has to fire exactly once."""
 
     async def run() -> list[Any]:
         return [event.payload async for event in trigger.run()]
 
-    (payload,) = asyncio.run(asyncio.wait_for(run(), 60))
+    (payload,) = asyncio.run(asyncio.wait_for(run(), limit))
     return dict(json.loads(json.dumps(payload)))
 
 

@@ -1,7 +1,7 @@
 """The API server's clock, as the Date of its answers tells it.
 
-GPU-seconds, budgets and the ledger compare now with times that the cluster wrote. This machine's own clock may be off or
-jump while a training runs; a budget must not be spent by that.
+GPU-seconds, budgets and the ledger compare now with times that the cluster wrote. This machine's own clock may be off,
+or jump while a training runs; a budget must not be spent by that.
 """
 
 from __future__ import annotations

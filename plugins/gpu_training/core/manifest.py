@@ -133,7 +133,7 @@ def _shape_pod(pod: Document, spec: TrainingSpec, identity: Identity, settings: 
     fill(pod, "enableServiceLinks", False)
     settle_all(pod, "nodeSelector", spec.node_selector, _POD)
     keep_off(pod, settings.avoid_nodes, _POD)
-    add_missing(pod, "tolerations", _tolerations(spec), _POD)
+    add_missing(pod, "tolerations", tolerations_of(spec), _POD)
     if spec.image_pull_secrets:
         add_missing(pod, "imagePullSecrets", [{"name": name} for name in spec.image_pull_secrets], _POD)
     for name, value in (("runtimeClassName", spec.runtime_class), ("priorityClassName", spec.priority_class)):
@@ -159,7 +159,8 @@ def _containers(pod: Document, spec: TrainingSpec, identity: Identity, settings:
     return containers
 
 
-def _tolerations(spec: TrainingSpec) -> list[Document]:
+def tolerations_of(spec: TrainingSpec) -> list[Document]:
+    """Give the tolerations of a training's pods: that of the GPU taint, and the spec's own."""
     gpu = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
     return [gpu, *map(_toleration, spec.tolerations)]
 

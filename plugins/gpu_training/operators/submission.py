@@ -15,6 +15,7 @@ from gpu_training.core.ledger import Ledger, LedgerJob, Trained, attempts_in
 from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import job_name
 from gpu_training.core.next_job import NextJob, next_job
+from gpu_training.core.next_job_document import lay_differences_over
 from gpu_training.core.orders import wanted_backoff_limit
 from gpu_training.core.registration import TAG_PREFIX
 from gpu_training.core.training_container import RunSettings
@@ -250,7 +251,9 @@ class Submission:
             deadline_seconds=following.deadline_seconds,
             avoid_nodes=following.avoid_nodes,
         )
-        return build_job(base, following.spec, plan.identity, settings, plan.rules)
+        document = build_job(base, plan.spec, plan.identity, settings, plan.rules)
+        lay_differences_over(document, plan.spec, following.spec)
+        return document
 
     def _tags(self) -> dict[str, str]:
         plan = self.plan
