@@ -72,7 +72,9 @@ def describe(job: JobObservation | None, pods: Sequence[PodObservation], attempt
     if attempts:
         last = attempts[-1]
         why = last.verdict.summary if last.verdict is not None else f"pod {last.pod} ended"
-        due = describe_next_pod(a.ended_at for a in attempts if a.ended_at is not None and a.verdict is not None)
+        due = describe_next_pod(
+            None if a.estimated else a.ended_at for a in attempts if a.ended_at is not None and a.verdict is not None
+        )
         return Wait(phase=Phase.RETRYING, detail=f"attempt {last.number} ended: {why}{f'; {due}' if due else ''}")
     return Wait(phase=Phase.PENDING, detail="the Job has no pod yet")
 
