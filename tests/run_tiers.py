@@ -37,7 +37,12 @@ GROUPS = (
     ),
 )
 
-PARTS: dict[str, tuple[str, ...]] = {"cluster": ("kwok", "kueue"), "containerd": ("containerd",), "stack": (), "stock": ()}
+PARTS: dict[str, tuple[str, ...]] = {
+    "cluster": ("kwok", "kueue"),
+    "containerd": ("containerd",),
+    "stack": (),
+    "stock": (),
+}
 """What of the sandbox a tier needs besides its control plane, `python -m sandbox build`."""
 
 
