@@ -14,6 +14,8 @@ from croniter import CroniterError, croniter  # type: ignore[import-untyped]
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import nearest
 from gpu_training.core.model import Model, Schedule, parse_model
+from gpu_training.core.rule_documents import parse_team_rules
+from gpu_training.rule_table import rules_for
 
 try:
     from yaml import CSafeLoader as _SafeLoader
@@ -90,6 +92,7 @@ def load_model(path: Path) -> Model:
         model = parse_model(_read(path))
         _check_name(path, model)
         _check_schedule(model.schedule)
+        _check_rules(model)
     except ConfigurationError as exc:
         raise ConfigurationError(f"{path.name}: {exc.field}", exc.value, exc.allowed) from exc
     return model
@@ -121,6 +124,13 @@ def _check_schedule(schedule: Schedule) -> None:
             schedule.timezone,
             f"an IANA time zone is expected, e.g. Europe/Berlin{nearest(schedule.timezone, zones)}",
         )
+
+
+def _check_rules(model: Model) -> None:
+    """Refuse rules that clash with built-in ones: the trainings themselves would tell it at night."""
+    where = "training.failure_rules"
+    rules = model.training.get("failure_rules", ())
+    rules_for(parse_team_rules(rules, where), where)
 
 
 def _read(path: Path) -> object:

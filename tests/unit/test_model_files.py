@@ -53,6 +53,17 @@ BROKEN = [
     ('"0 5 * * 1"', '"0 5 30 2 *"', "air_time.yaml: schedule.cron='0 5 30 2 *': five fields that name a time to come"),
     ('"0 5 * * 1"', "* 5 * * 1", "air_time.yaml: YAML='"),
     ("model: air-time", "model: flight-time", "air_time.yaml: model='flight-time': the file's name is expected; or"),
+    (
+        "  deadline_seconds: 900",
+        "  deadline_seconds: 900\n  failure_rules:\n    - {name: mine, category: application_error, "
+        "owner: application, action: retry, remedy: r, exit_codes: [81]}",
+        "air_time.yaml: training.failure_rules[0]",
+    ),
+    (
+        "  deadline_seconds: 900",
+        "  deadline_seconds: 900\n  budget: {attempts: 1}",
+        "air_time.yaml: training.budget.attempts=1: contradicts backoff_limit 1",
+    ),
     ("retries: 1", "retries: 1\nretries: 2", "air_time.yaml: YAML='retries in line 12': is there twice"),
     ("retries: 1", "retries: 1\n  bad: indent", "air_time.yaml: YAML='line 12, column 6': "),
     ("retries: 1", "a: &a 1\nretries: *a", "air_time.yaml: YAML='*a in line 12': aliases are not allowed"),
