@@ -40,6 +40,7 @@ class Laws:
     # The ledger: nothing that was written down once is taken back.
 
     def written(self, before: Ledger, after: Ledger) -> None:
+        before = self.ledger if self.ledger is not None else before
         assert from_text(to_text(after)) == after
         assert after.next_number >= before.next_number
         assert after.generation >= before.generation
@@ -55,6 +56,9 @@ class Laws:
             # after the success.
             early = min(self._airflow().early_clears, self._airflow().deaths)
             assert after.generation - 1 <= sum(task.clears + task.retrain for task in self._tasks()) + early
+        clears = self._airflow().early_clears + sum(task.clears for task in self._tasks())
+        asked = clears + sum(task.by_person for task in self._tasks())
+        assert after.period - 1 <= asked + after.generation - 1
         self.ledger = after
         self.periods = {job.name: job.period for job in after.jobs}
 
@@ -146,8 +150,9 @@ class Laws:
 
     def _period_is_kept(self, period: int) -> None:
         jobs = [job for job in self.world.jobs if self.periods[job.name] == period]
+        taken = sum(job.deleting_at is not None and job.ended_at is None for job in jobs)
         lives = sum(_end_of(job) - job.created for job in jobs)
-        assert lives <= self.budget.wall_seconds + LEAST_WALL_S + (GRACE_S + self.reaction) * (1 + len(jobs))
+        assert lives <= self.budget.wall_seconds + LEAST_WALL_S + (GRACE_S + self.reaction) * (1 + taken)
         assert _count(jobs, ["own"]) <= self.budget.attempts + 1
 
     # What is true.

@@ -1,7 +1,7 @@
 """No GPU second twice: random schedules of failures and deaths, on a small Kubernetes and a small Airflow, drive the
 pure core in the order in which trigger, operator and clean-up call it.
 
-CI runs a fixed hundred and fifty schedules; `LINEAGE_SCHEDULES=5000` runs as many others.
+CI runs two hundred fixed schedules; `LINEAGE_SCHEDULES=5000` runs as many others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.core
 
 T = TypeVar("T")
 
-_SCHEDULES = int(os.environ.get("LINEAGE_SCHEDULES", "150"))
+_SCHEDULES = int(os.environ.get("LINEAGE_SCHEDULES", "200"))
 _HORIZON_S = 200_000
 _STEPS = 200_000
 
@@ -184,6 +184,13 @@ fates = st.builds(
     takes=st.sampled_from([0, 1, 5, GRACE_S]),
     on_term=st.sampled_from([85, 143, 137, 0]),
 )
+quick = st.builds(
+    Fate,
+    kind=st.sampled_from(["exit", "exit", "exit", "xid", "evict", "refuse", "node"]),
+    after=st.sampled_from([1, 5, 30]),
+    takes=st.sampled_from([1, GRACE_S]),
+    on_term=st.sampled_from([85, 0]),
+)
 gaps = st.sampled_from([0.0, 0.3, 1.1, 2.7, 6.4, 15.2, 40.9, 120.6, 400.0])
 events = st.builds(
     Event,
@@ -198,20 +205,42 @@ events = st.builds(
     amount=st.sampled_from([0, 1, 2, 5, 20, 90, 300]),
     flag=st.booleans(),
 )
-schedules = st.builds(
+limits = {
+    "attempts": st.integers(1, 4),
+    "backoff_limit": st.integers(0, 3),
+    "retries": st.integers(0, 3),
+    "disruptions": st.integers(0, 3),
+    "gpu_seconds": st.sampled_from([None, 60, 200]),
+    "deadline": st.sampled_from([100, 400, 900]),
+    "fallback": st.booleans(),
+}
+rough = st.builds(
     Schedule,
-    attempts=st.integers(1, 4),
-    backoff_limit=st.integers(0, 3),
-    retries=st.integers(0, 3),
-    disruptions=st.integers(0, 3),
-    gpu_seconds=st.sampled_from([None, 60, 200]),
-    deadline=st.sampled_from([100, 400, 900]),
+    **limits,
     fates=st.lists(fates, max_size=8).map(tuple),
     events=st.lists(events, max_size=10).map(lambda rest: (Event(0.0, "run"), *rest)),
     deaths=st.lists(st.sampled_from([-1, -1, *range(12)]), max_size=8).map(tuple),
     paces=st.lists(st.sampled_from([0.05, 0.4, 1.3, 4.1]), max_size=8).map(tuple),
-    fallback=st.booleans(),
 )
+# Failure after failure, watched or not, and nobody dies beside.
+steady = st.builds(
+    Schedule,
+    **limits,
+    fates=st.lists(st.one_of(quick, fates), min_size=6, max_size=12).map(tuple),
+    events=st.lists(
+        st.builds(
+            Event,
+            gap=gaps,
+            kind=st.sampled_from(["run", "triggerer", "clear", "failed"]),
+            which=st.integers(0, 3),
+            amount=st.sampled_from([0, 20, 90, 300]),
+            flag=st.sampled_from([False, False, True]),
+        ),
+        max_size=5,
+    ).map(lambda rest: (Event(0.0, "run"), *rest)),
+    paces=st.lists(st.sampled_from([0.05, 0.4]), max_size=4).map(tuple),
+)
+schedules = st.one_of(rough, steady)
 
 
 @settings(
