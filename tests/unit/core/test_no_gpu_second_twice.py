@@ -13,7 +13,7 @@ from itertools import chain, repeat
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.unit.core import specs
 from tests.unit.core.lineage_airflow import Airflow, Process
@@ -243,12 +243,30 @@ steady = st.builds(
 schedules = st.one_of(rough, steady)
 
 
+ELSEWHERE = Fate(kind="xid", after=80)
+FAILS = Fate(kind="exit", after=5)
+# The second Job has what the first one left, of attempts and of wall time.
+SECOND_JOB = Schedule(3, 2, 2, 1, None, 400, (ELSEWHERE, FAILS, FAILS, FAILS, FAILS), (Event(0.0, "run"),))
+UNWATCHED = Schedule(
+    3,
+    0,
+    2,
+    1,
+    None,
+    400,
+    (Fate(kind="xid", after=200), Fate("hang")),
+    (Event(0.0, "run"), Event(240.6, "triggerer", 0, 300)),
+)
+
+
 @settings(
     max_examples=_SCHEDULES,
     derandomize="LINEAGE_SCHEDULES" not in os.environ,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+@example(SECOND_JOB)
+@example(UNWATCHED)
 @given(schedules)
 def test_whatever_fails_and_whoever_dies_no_gpu_second_is_spent_twice(schedule: Schedule) -> None:
     Story(schedule).play()
