@@ -282,6 +282,14 @@ def test_a_clear_of_a_task_that_had_failed_reuses_what_another_has_trained_since
     assert follow(done, ask(max_tries=5), NOW)[1] == Reuse(trained=trained(2), own=False)
 
 
+def test_who_cleared_before_anybody_knew_of_the_success_gets_it_and_may_clear_again() -> None:
+    """It ended while nobody watched: who cleared the task saw it red."""
+    after, consequence = follow(TRAINED, ask(max_tries=5), NOW, news={1})
+    assert consequence == Reuse(trained=trained(1), own=True)
+    assert follow(after, ask(max_tries=5), NOW)[1] == consequence
+    assert follow(after, ask(max_tries=8), NOW)[1] == Start(number=2, generation=2)
+
+
 def test_a_clear_of_two_runs_after_success_is_one_training() -> None:
     both = claimed(TRAINED, 1, task=OTHER)
     after, start = follow(both, ask(max_tries=5), NOW)
