@@ -7,16 +7,16 @@ from time import monotonic
 from typing import Final
 
 from gpu_training.cluster.connection import MERGE_PATCH, Cluster
-from gpu_training.cluster.jobs import jobs_path
+from gpu_training.cluster.jobs import delete_job, jobs_path
 from gpu_training.cluster.ledger_store import LedgerStore
 from gpu_training.cluster.settlement import trained_by
 from gpu_training.core.attempts import attempts_of
 from gpu_training.core.bookkeeping import book, close
-from gpu_training.core.decide import Outcome, Policy
+from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, attempts_in
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in
 from gpu_training.core.observation import JobObservation, Observation, image_of
 from gpu_training.core.orders import admissions_of, due, ended_because, wanted_backoff_limit
 from gpu_training.core.terms import Terms
@@ -24,6 +24,8 @@ from gpu_training.core.verdict import Action, Category, Owner, Verdict
 from gpu_training.task_log import TaskLog
 
 _AGAIN_AFTER_S: Final = 5.0
+_SEEN_EVERY_S: Final = 30.0
+"""How often it is written down that nothing ran: whoever watches next charges what nobody has seen."""
 LOG_PATIENCE_S: Final = 3.0
 """How long the end of a failed attempt's log is waited for. The next pod comes 10 s after it at the earliest."""
 
@@ -102,10 +104,17 @@ class Bookkeeper:
             self._warn(error)
             return _AGAIN_AFTER_S
         held = sum(attempt.gpus for attempt in record.attempts if attempt.ended_at is None and attempt.started_at)
-        return seconds_left(record, record.allowance, held, now)
+        # With nothing left the Job was told to end: it has its grace period, or longer on a node that is cut off.
+        left = seconds_left(record, record.allowance, held, now) or _AGAIN_AFTER_S
+        return min(left, _SEEN_EVERY_S) if _is_idle(record, seen) else left
 
     async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
-        """Write the end down, and give it with what the lineage has behind it."""
+        """Write the end down, and give it with what the lineage has behind it.
+
+        A Job that is merely out of reach may live: it stays open in the ledger, so that a retry adopts it.
+        """
+        if outcome.verdict is not None and outcome.verdict.category is Category.UNREACHABLE:
+            return Settled(outcome=outcome, spent=None)
         image = image_of(observation)
 
         def write(ledger: Ledger) -> tuple[Ledger, None]:
@@ -125,16 +134,29 @@ class Bookkeeper:
         record = ledger.job(self._number) if ledger is not None else None
         if ledger is None or record is None or record.uid != self._job.uid:
             return Settled(outcome=outcome, spent=None)
+        attempts = attempts_in(ledger, record.generation) or outcome.attempts
+        success = self._seen_by_others(ledger, record)
+        if success is not None and outcome.kind is not OutcomeKind.SUCCEEDED:
+            return Settled(
+                outcome=Outcome(kind=OutcomeKind.SUCCEEDED, attempts=attempts, result=success.result), spent=None
+            )
         return Settled(
             outcome=replace(
                 outcome,
-                attempts=attempts_in(ledger, record.generation) or outcome.attempts,
+                attempts=attempts,
                 verdict=_REPLACED if record.ending is Ending.REPLACED else record.verdict or outcome.verdict,
             ),
             spent=exhausted(ledger, self._terms.budget, now, has_fallback=self._terms.has_fallback)
             if outcome.verdict
             else None,
         )
+
+    def _seen_by_others(self, ledger: Ledger, record: LedgerJob) -> Trained | None:
+        """Give what this very Job came to, where somebody else saw that it succeeded; its pods may be gone since."""
+        trained = ledger.trained_in(record.generation)
+        if trained is None or trained.job_uid != self._job.uid:
+            return None
+        return trained if trained.result is not None or not self._policy.result_required else None
 
     def _booked(self, record: LedgerJob, observation: Observation, now: float) -> LedgerJob:
         attempts = attempts_of(observation, now, self._policy.rules)
@@ -148,7 +170,7 @@ class Bookkeeper:
         if record is None or record.uid != self._job.uid or record.ended_at is not None:
             return None
         booked = self._booked(record, observation, now)
-        if _facts(booked) == _facts(record) and booked.unseen_gpu_seconds == record.unseen_gpu_seconds:
+        if not _says_more(record, booked, observation.job):
             return booked
 
         def write(newest: Ledger) -> tuple[Ledger, LedgerJob | None]:
@@ -156,12 +178,17 @@ class Bookkeeper:
             if before is None or before.uid != self._job.uid or before.ended_at is not None:
                 return newest, None
             after = self._booked(before, observation, now)
-            return newest.with_job(after), after
+            return newest.with_job(after) if _says_more(before, after, observation.job) else newest, after
 
         return await self._store.change(write, now=now)
 
     async def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> None:
         order = due(record, seen, now, logs_are_read=self._logs_are_read(record))
+        if ended_because(seen) is not None and seen.suspended and not seen.ended and not seen.deleting:
+            # No deadline runs in a suspended Job: it would wait on, and be ended once its queue lets it begin.
+            self._log.warning("Deleting Job %s, which is over and suspended", seen.name)
+            await delete_job(self._cluster, self._job)
+            return
         if order is not None:
             self._log.warning("Ending Job %s: %s", seen.name, order.verdict.summary)
             await self._patch(order.patch())
@@ -201,6 +228,18 @@ class Bookkeeper:
         if not self._warned:
             self._warned = True
             self._log.warning("The ledger is not kept, the training goes on: %s", error)
+
+
+def _says_more(before: LedgerJob, after: LedgerJob, seen: JobObservation | None) -> bool:
+    """Whether a record is worth a write: something happened, or for a while nothing ran in a Job that has begun."""
+    if _facts(after) != _facts(before) or after.unseen_gpu_seconds != before.unseen_gpu_seconds:
+        return True
+    return _is_idle(after, seen) and after.seen_until - before.seen_until >= _SEEN_EVERY_S
+
+
+def _is_idle(record: LedgerJob, seen: JobObservation | None) -> bool:
+    """Whether a Job has begun and has no pod: it backs off, or none may be made."""
+    return seen is not None and seen.started_at is not None and all(a.ended_at is not None for a in record.attempts)
 
 
 def _facts(record: LedgerJob) -> list[object]:
