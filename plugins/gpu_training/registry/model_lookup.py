@@ -72,7 +72,8 @@ class ModelLookup:
                 return False
             return self._has_files(model_uri, lambda: client.list_artifacts(run_id, path or None))
         except MlflowException as exc:
-            if exc.error_code == "RESOURCE_DOES_NOT_EXIST" or "404" in str(exc):
+            # By the code alone: what it says may name a run whose id, or an address whose port, holds any digits.
+            if exc.error_code == "RESOURCE_DOES_NOT_EXIST":
                 return False
             raise
 
