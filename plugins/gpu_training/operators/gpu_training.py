@@ -287,5 +287,9 @@ def _is_last(context: Context) -> bool:
 
 
 def _is_by_person(context: Context) -> bool:
-    """Whether a person triggered the run; a scheduled run, an asset's and a backfill's renew no budget."""
-    return str(getattr(context["dag_run"], "run_type", "")) in ("manual", "DagRunType.MANUAL")
+    """Whether a person triggered the run, or asked for the asset that it makes.
+
+    A scheduled run, an asset event's, another DAG's and a backfill's renew no budget.
+    """
+    run_type = getattr(context["dag_run"], "run_type", "")
+    return getattr(run_type, "value", run_type) in ("manual", "asset_materialization")
