@@ -88,16 +88,18 @@ async def depart_from_all(
 
 
 async def depart_from_other_work(cluster: Cluster, lineage: Lineage, waiter: TaskTry, is_alive: IsAlive) -> list[str]:
-    """Take a task's earlier tries off the Jobs that they made for other work: its parameters were changed, and it was
-    cleared.
+    """Take a task's earlier tries off the Jobs on which they waited for other work: its parameters were changed, and it
+    was cleared.
+
+    A first try looks at the Jobs that its own task made only, as one of a run of the same id that was deleted may have:
+    a later one also at those that it joined.
 
     :returns: names of the Jobs that were deleted.
     :raises StaleTry: a later try of the task waits on one of them.
     """
-    labels = {
-        LABEL_DEPLOYMENT: label_value(lineage.deployment),
-        LABEL_TASK: task_hash(lineage.deployment, waiter),
-    }
+    labels = {LABEL_DEPLOYMENT: label_value(lineage.deployment)}
+    if waiter.try_number == 1:
+        labels[LABEL_TASK] = task_hash(lineage.deployment, waiter)
     deleted = []
     for document in await list_jobs(cluster, lineage.namespace, labels):
         job = observe_job(document)

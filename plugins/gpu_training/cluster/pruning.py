@@ -18,7 +18,7 @@ _DAY_S: Final = 24 * 3600.0
 
 
 async def prune(cluster: Cluster, namespace: str, deployment: str, *, now: float) -> list[str]:
-    """Delete this deployment's ledgers that have no open Job and in which nothing has happened for so long.
+    """Delete this deployment's ledgers that have no living Job and in which nothing has happened for so long.
 
     What is trained is known to MLflow; a ledger that is edited, or of another release, is left alone. What an account
     may not do here is left undone: it is housekeeping.
@@ -41,7 +41,9 @@ def _is_stale(document: Document, now: float) -> bool:
         ledger = from_text(text(child(document, "data"), LEDGER_KEY))
     except LedgerDamaged:
         return False
-    return ledger.open_job is None and 0 < ledger.updated_at < now - KEEP_DAYS * _DAY_S
+    job = ledger.open_job
+    # One that was announced and never made, since the API server refused it, is not waited for for ever.
+    return (job is None or job.uid is None) and 0 < ledger.updated_at < now - KEEP_DAYS * _DAY_S
 
 
 async def _delete(cluster: Cluster, namespace: str, document: Document) -> bool:

@@ -130,6 +130,13 @@ async def _write(cluster: Cluster, document: Document, waiters: Waiters, *, trie
             tries=tries,
         )
     except ClusterRejected as error:
+        if "Too long" in str(error):
+            raise ClusterRejected(
+                f"{len(waiters)} task tries can not wait on Job {reference.namespace}/{reference.name} at once, their "
+                f"names do not fit into its annotations ({error}); let fewer tasks ask for the same work at a time "
+                "(max_active_tis_per_dag, a pool)",
+                status=error.status,
+            ) from error
         # 404: gone; 409 and 422: not the object, or not the list, that was read.
         if error.status not in (404, 409, 422):
             raise
