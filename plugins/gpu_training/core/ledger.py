@@ -200,9 +200,9 @@ class Ledger:
             return self
         return replace(self, trained=(*self.trained, trained)[-JOBS_KEPT:])
 
-    def folded(self) -> Ledger:
+    def folded(self, *, kept: int = JOBS_KEPT) -> Ledger:
         """Give the ledger with the oldest ended Jobs of earlier periods summed up, where there are too many."""
-        surplus = [job for job in self.jobs[:-JOBS_KEPT] if job.period != self.period and job.ended_at is not None]
+        surplus = [job for job in self.jobs[:-kept] if job.period != self.period and job.ended_at is not None]
         if not surplus:
             return self
         return replace(

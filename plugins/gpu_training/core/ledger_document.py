@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Final, TypeVar
 
 from gpu_training.core.attempts import Attempt
+from gpu_training.core.brevity import BRIEFER, LONGEST
 from gpu_training.core.budget import Allowance
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.ledger import Claim, Ending, Ledger, LedgerJob, Renewal, Trained
@@ -49,8 +50,21 @@ class LedgerDamaged(GpuTrainingError):
 
 
 def to_text(ledger: Ledger) -> str:
-    """Give the ledger as JSON, a line a Job, claim and renewal: people read it, too."""
+    """Give the ledger as JSON, a line a Job, claim and renewal: people read it, too.
+
+    One that is too long for a ConfigMap loses words.
+    """
     ledger = ledger.folded()
+    document = _written(ledger)
+    for briefer in BRIEFER:
+        if len(document) <= LONGEST:
+            break
+        ledger = briefer(ledger)
+        document = _written(ledger)
+    return document
+
+
+def _written(ledger: Ledger) -> str:
     body = {
         "v": LEDGER_VERSION,
         **{name: getattr(ledger, name) for name in _HEAD},
