@@ -8,6 +8,7 @@ container that goes on.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +20,9 @@ from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LONGEST_WORDS: Final = 400
 """Most characters of a program's own words in a summary."""
+
+# What a program says stands in the ledger, which more people may read than its log: `scheme://user:password@host`.
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
 
 # 128 + n of signals that others send; a crash of the program's own (SIGSEGV, SIGABRT, …) is not among them.
 _KILLED_BY: Final = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -151,5 +155,5 @@ def _words(container: ContainerObservation) -> str:
         words = parse_result(container.message).error or ""
     except ContractError:
         words = next((line for line in reversed(container.message.splitlines()) if line.strip()), "")
-    words = " ".join(words.split())[:_LONGEST_WORDS]
+    words = _CREDENTIALS.sub("…@", " ".join(words.split()))[:_LONGEST_WORDS]
     return ": " + "".join(c if c.isprintable() else "�" for c in words) if words else ""

@@ -262,3 +262,15 @@ def test_a_teams_log_pattern_comes_before_the_built_in_reasons() -> None:
 def test_a_condition_of_another_kind_disturbs_no_verdict() -> None:
     document = failed_pod(83, conditions=[condition("Ready", status="False", reason="PodFailed", second=11)])
     assert verdict_of(document).category is Category.NAN_LOSS
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no way to postgresql://reader:hunter2@db/flights", "no way to postgresql://…@db/flights"),
+        ("no way to https://hunter2@host:80/x and s3://a:hunter2@b/", "no way to https://…@host:80/x and s3://…@b/"),
+        ("no object s3://flights/by@week", "no object s3://flights/by@week"),
+    ],
+)
+def test_credentials_in_an_address_that_a_program_ends_with_are_not_told(said: str, shown: str) -> None:
+    assert verdict_of(failed_pod(1, message=said)).summary.endswith(f": {shown}")
