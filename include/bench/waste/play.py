@@ -24,8 +24,9 @@ from sandbox.waiting import wait_for
 
 HORIZON_S = 480.0
 """Seconds after its begin until which a scenario is watched, in every column: two deadlines of a Job that has one."""
-STAGGER_S = 6.0
-"""Between the begins of two rows: each task takes seconds of processor time to start."""
+STAGGER_S = 20.0
+"""Between the begins of two rows: each start of a task takes five seconds of processor time, and a machine that is busy
+with them makes whoever trains twice begin so late that the checkpoint has nothing left to train."""
 _LOOK_S = 0.5
 _CLEARED_S = 90.0
 _BASELINE_DEADLINE_S = 300.0
