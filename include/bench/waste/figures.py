@@ -14,10 +14,10 @@ from bench.waste.rows import Column, Row, Useful
 SHARE_GOAL = 0.2
 """Ours wastes at most this share of what the stock operator wastes by default, over all rows together."""
 TOLERANCE_S = 1.0
-"""GPU-seconds within which two figures of a row count as equal.
+"""GPU-seconds within which two figures of a row count as equal: one step.
 
-A pod's hold begins and ends with what a node and the Job controller do; the uninterrupted trainings of one run differ
-by up to so much, and that is told with every run.
+Uninterrupted trainings of one run differ by a tenth of it, which is told with every run. But a pod that is taken away
+loses up to a step, as chance has it.
 """
 
 

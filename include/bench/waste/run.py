@@ -50,25 +50,19 @@ class Run:
     def holds(self) -> list[Hold]:
         return self.stage.view.holds(self.scenario.key)
 
-    def await_training(self, seconds: float, *, attempt: int = 1) -> Hold:
-        """Wait until the n-th attempt has trained for so many seconds, and give it.
+    def await_training(self, seconds: float, *, attempt: int = 1) -> None:
+        """Wait until the n-th attempt has trained for so many seconds.
 
         :raises DeadlineError: not before the horizon.
         """
 
-        def trained() -> Hold | None:
+        def has_trained() -> bool:
             holds = self.holds()
-            if len(holds) < attempt or time.monotonic() - holds[attempt - 1].since < seconds:
-                return None
-            return holds[attempt - 1]
+            return len(holds) >= attempt and time.monotonic() - holds[attempt - 1].since >= seconds
 
         what = f"attempt {attempt} of {self.scenario.key} to train for {seconds:g} s"
-        return wait_for(trained, self.left(), what, pause_s=_LOOK_S) or holds_nothing()
+        wait_for(has_trained, self.left(), what, pause_s=_LOOK_S)
 
     def left(self) -> float:
         """Give the seconds until the horizon."""
         return max(0.0, self.horizon - time.monotonic())
-
-
-def holds_nothing() -> Hold:
-    raise AssertionError("wait_for gives what is true, or raises")
