@@ -144,7 +144,7 @@ def test_another_run_of_a_tagged_image_gets_a_job_of_its_own(
     one, other = (defer(operator(spec(namespace, RUNS_ON)), TaskInstance()) for _ in range(2))
 
     assert one.job["uid"] != other.job["uid"]
-    assert one.lineage != other.lineage
+    assert one.work["lineage"] != other.work["lineage"]
     assert {job["metadata"]["name"][-5:] for job in jobs_of(sandbox, namespace)} == {"-g1-1"}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
-from gpu_training.cluster.connection import Cluster, Document
+from gpu_training.cluster.connection import MERGE_PATCH, Cluster, Document
 from gpu_training.cluster.jobs import STRICT, delete_job, jobs_path, list_pods, pod_priority, read_job, reference_of
 from gpu_training.cluster.ledger_store import LedgerStore
 from gpu_training.cluster.settlement import settle, wait_released
@@ -22,6 +22,7 @@ from gpu_training.core.events import JobReference
 from gpu_training.core.ledger import Ending, Ledger, LedgerJob
 from gpu_training.core.naming import Identity, TaskTry, is_ours
 from gpu_training.core.observation import observe_job
+from gpu_training.core.orders import REPLACED, reason_annotation
 from gpu_training.core.pods import observe_pod
 from gpu_training.core.waiters import Waiters
 
@@ -79,7 +80,7 @@ async def consult(
     now = cluster.clock.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, tuple[Ledger, Consequence]]:
-        after, consequence = follow(ledger, request, now, unusable=unusable, news=standing.news)
+        after, consequence = follow(ledger, request, now, unusable=unusable)
         if isinstance(consequence, Start):
             record = announce(after, consequence)
             after = replace(after.with_job(record), next_number=max(after.next_number, record.number + 1))
@@ -127,8 +128,8 @@ async def replace_if_idle(
     mine, its = await pod_priority(cluster, reference, wanted), await pod_priority(cluster, reference, template)
     if mine is None or its is None or mine <= its:
         return None
-    version = document["metadata"]["resourceVersion"]
-    if not await delete_job(cluster, reference, resource_version=version):
+    version = await _said_to_be_replaced(cluster, reference, document["metadata"]["resourceVersion"])
+    if version is None or not await delete_job(cluster, reference, resource_version=version):
         return None
     now = cluster.clock.now()
 
@@ -137,6 +138,27 @@ async def replace_if_idle(
 
     await store.change(write, now=now)
     return waiters_on(document) or ()
+
+
+async def _said_to_be_replaced(cluster: Cluster, job: JobReference, version: str) -> str | None:
+    """Write on a Job that it is replaced, so that its waiters know it however they see it go.
+
+    :returns: its new version; None when it has changed meanwhile.
+    """
+    metadata = {"uid": job.uid, "resourceVersion": version, "annotations": reason_annotation(REPLACED)}
+    try:
+        reply = await cluster.request(
+            "PATCH",
+            jobs_path(job.namespace, job.name),
+            doing=f"replace Job {job.namespace}/{job.name}",
+            body={"metadata": metadata},
+            content_type=MERGE_PATCH,
+        )
+    except ClusterRejected as error:
+        if error.status in (404, 409, 422):
+            return None
+        raise
+    return str(reply.document["metadata"]["resourceVersion"])
 
 
 async def create(
@@ -153,25 +175,31 @@ async def create(
         reply = await cluster.request(
             "POST", jobs_path(namespace), doing=f"create Job {namespace}/{record.name}", query=STRICT, body=document
         )
-        made: Document | None = reply.document
+        made = reply.document
     except ClusterRejected as error:
         if error.status != 409:
             raise
-        made, adopted = await _standing_under(cluster, store, identity, record), True
-        if made is None:
+        standing = await _standing_under(cluster, store, identity, record)
+        if standing is None:
             return None
+        made, adopted = standing, True
     seen = observe_job(made)
     created = seen.created_at if seen.created_at is not None else record.created_at
     known = replace(record, uid=seen.uid, created_at=created, seen_until=created)
 
     def write(ledger: Ledger) -> tuple[Ledger, LedgerJob | None]:
-        before = ledger.job(record.number)
+        before, lives = ledger.job(record.number), ledger.open_job
         if before is not None and before.uid is not None:
             return ledger, before if before.uid == seen.uid and before.ended_at is None else None
+        if before is None or before.ended_at is not None or (lives is not None and lives.number != record.number):
+            return ledger, None
         return ledger.with_job(known), known
 
     written = await store.change(write, now=cluster.clock.now())
-    if written is None or made is None:
+    if written is None:
+        if not adopted:
+            # Others had made, and ended, the Job of this number while this one was on its way.
+            await delete_job(cluster, reference_of(made))
         return None
     joined = await join(cluster, made, identity.owner) if adopted else made
     if joined is None:

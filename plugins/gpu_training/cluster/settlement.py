@@ -39,12 +39,10 @@ class Standing:
     """How the lineage stands.
 
     :param document: of the open Job, which lives; None when there is none.
-    :param news: generations of which nobody knew before that they are trained.
     """
 
     ledger: Ledger
     document: Document | None
-    news: frozenset[int] = frozenset()
 
 
 async def settle(
@@ -85,10 +83,7 @@ async def settle(
         return (newest.with_trained(trained) if trained is not None else newest), lives
 
     lives = await store.change(write, now=now)
-    after = store.seen or ledger
-    known = {trained.generation for trained in ledger.trained}
-    news = frozenset(trained.generation for trained in after.trained) - known
-    return Standing(ledger=after, document=document if lives else None, news=news)
+    return Standing(ledger=store.seen or ledger, document=document if lives else None)
 
 
 def _settled(
@@ -199,6 +194,7 @@ async def _recover(cluster: Cluster, store: LedgerStore, identity: Identity) -> 
         return
     now = cluster.clock.now()
     living = [(d, n, g) for d, n, g in known if not observe_job(d).ended and not observe_job(d).deleting]
+    living.sort(key=lambda each: each[1])
     records = tuple(recovered(d, number=n, generation=g, now=now) for d, n, g in living[-1:])
 
     def take(newest: Ledger) -> tuple[Ledger, None]:

@@ -87,10 +87,11 @@ async def leave(
     :returns: whether the Job was deleted.
     """
     dead: set[str] = set()
+    asked = False
     for _ in range(_TRIES):
         document = await read_job(cluster, job.namespace, job.name, tries=tries)
         if document is None or document["metadata"]["uid"] != job.uid or observe_job(document).deleting:
-            return False
+            return asked  # the answer to our own request may have been lost
         waiters = waiters_on(document)
         if waiters is None or waiter not in waiters:
             return False
@@ -103,6 +104,7 @@ async def leave(
                 return False
             continue
         await before_deletion(document)
+        asked = True
         if await delete_job(cluster, job, resource_version=document["metadata"]["resourceVersion"], tries=tries):
             return True
     return False

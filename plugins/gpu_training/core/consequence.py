@@ -6,6 +6,7 @@ by what Airflow changes on it, the task instance's max_tries, never by guessing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
@@ -78,12 +79,7 @@ _RENEWALS_KEPT: Final = 100
 
 
 def follow(
-    ledger: Ledger,
-    request: Request,
-    now: float,
-    *,
-    unusable: Collection[int] = (),
-    news: Collection[int] = (),
+    ledger: Ledger, request: Request, now: float, *, unusable: Collection[int] = ()
 ) -> tuple[Ledger, Consequence]:
     """Give the consequence, and the ledger in which it is written down.
 
@@ -91,17 +87,15 @@ def follow(
 
     :param now: seconds since 1970.
     :param unusable: generations whose model does not verify any more.
-    :param news: generations of which nobody has known before this request that they are trained: who cleared the task
-        did not see it green.
     """
     claim = ledger.claim(request.task.task)
-    cleared = claim is not None and request.max_tries > claim.max_tries
-    if cleared and claim is not None and claim.generation in news:
-        ledger, cleared = _claimed(ledger, request, claim.generation, claim.number, now), False
-    if claim is not None and not cleared and claim.generation not in unusable:
+    # Airflow sets it anew for a clear, also to less where the task's retries were lowered, and never for a retry.
+    cleared = claim is not None and request.max_tries != claim.max_tries
+    if claim is not None and not (cleared and claim.delivered) and claim.generation not in unusable:
         trained = ledger.trained_in(claim.generation)
         if trained is not None:
-            return ledger, Reuse(trained=trained, own=_waited_on(claim, trained))
+            own = claim.number == trained.number
+            return _delivered(ledger, request, trained, now, own=own), Reuse(trained=trained, own=own)
     if ledger.open_job is not None:
         job = ledger.open_job
         ledger = _claimed(ledger, request, job.generation, job.number, now)
@@ -110,26 +104,56 @@ def follow(
         return ledger, Join(job=job)
     current = ledger.trained_in(ledger.generation)
     if current is not None:
-        if ledger.generation not in unusable and not _again(ledger, request, claim, cleared=cleared):
-            return _claimed(ledger, request, ledger.generation, 0, now), Reuse(trained=current, own=False)
+        if ledger.generation not in unusable and not _again(request, claim, cleared=cleared):
+            return _delivered(ledger, request, current, now, own=False), Reuse(trained=current, own=False)
         why = "asked for" if claim is None else "cleared after its success"
         why = "its model is gone" if ledger.generation in unusable else why
         return _start(_next_generation(ledger, request, now, why), request, now)
-    if (cleared or (claim is None and request.by_person)) and ledger.current_jobs():
+    if _renews(ledger, request, claim, cleared=cleared):
         ledger = _renewed(ledger, request, now, "cleared" if cleared else "a new run by hand")
     return _within_budget(ledger, request, now)
 
 
-def _waited_on(claim: Claim, trained: Trained) -> bool:
-    return claim.number == trained.number
-
-
-def _again(ledger: Ledger, request: Request, claim: Claim | None, *, cleared: bool) -> bool:
+def _again(request: Request, claim: Claim | None, *, cleared: bool) -> bool:
     """Whether what is trained is to be trained again: who asks explicitly, and whoever clears a task that was green."""
     if claim is None:
         return request.retrain
-    own = ledger.trained_in(claim.generation)
-    return cleared and own is not None and (claim.number == 0 or _waited_on(claim, own))
+    return cleared and claim.delivered
+
+
+def _renews(ledger: Ledger, request: Request, claim: Claim | None, *, cleared: bool) -> bool:
+    """Whether a person asks for a fresh budget. Who clears or triggers a run with many tasks asks once."""
+    if not (cleared or (claim is None and request.by_person)) or not ledger.current_jobs():
+        return False
+    since = claim.at if claim is not None else float("-inf")
+    return not any(
+        renewal.period == ledger.period and renewal.at > since and _same_run(renewal.task, request.task)
+        for renewal in ledger.renewals
+    ) and not (claim is None and _has_asked_in(ledger, request))
+
+
+def _has_asked_in(ledger: Ledger, request: Request) -> bool:
+    """Whether another task of the run has a Job of the current period already."""
+    numbers = {job.number for job in ledger.current_jobs()}
+    return any(claim.number in numbers and _same_run(claim.task, request.task) for claim in ledger.claims)
+
+
+def _same_run(task: str, other: TaskTry) -> bool:
+    return task.startswith(json.dumps([other.dag_id, other.run_id], separators=(",", ":"))[:-1] + ",")
+
+
+def delivered(ledger: Ledger, task: TaskTry) -> Ledger:
+    """Give the ledger in which a task has got what it asked for: a clear of it means to train again."""
+    claim = ledger.claim(task.task)
+    return ledger if claim is None else ledger.with_claim(replace(claim, delivered=True))
+
+
+def _delivered(ledger: Ledger, request: Request, trained: Trained, now: float, *, own: bool) -> Ledger:
+    number, before = trained.number if own else 0, ledger.claim(request.task.task)
+    told = (request.max_tries, trained.generation, number, True)
+    if before is not None and (before.max_tries, before.generation, before.number, before.delivered) == told:
+        return ledger
+    return delivered(_claimed(ledger, request, trained.generation, number, now), request.task)
 
 
 def _within_budget(ledger: Ledger, request: Request, now: float) -> tuple[Ledger, Consequence]:

@@ -12,7 +12,7 @@ from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.plain_data import plain_attempt, plain_result, plain_verdict
 
 EVENT_VERSION: Final = 2
-_WORDS_OF_WORK: Final = ("model", "image", "fingerprint", "data_version", "data_digest", "mlflow_run_id")
+_WORDS_OF_WORK: Final = ("model", "image", "fingerprint", "lineage", "data_version", "data_digest", "mlflow_run_id")
 
 
 class EventError(GpuTrainingError):
@@ -33,12 +33,14 @@ class Work:
     """What is trained, as it was when the Job was made: templates may render to something else when the task resumes.
 
     :param image: as the spec names it.
+    :param lineage: the lineage's key, which names its ledger.
     :param generation: counter in the lineage, from 1.
     """
 
     model: str
     image: str
     fingerprint: str
+    lineage: str
     generation: int
     data_version: str
     data_digest: str

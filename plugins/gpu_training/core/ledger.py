@@ -31,7 +31,6 @@ class Ending(StrEnum):
     DELETED = "deleted"
     """The last one who waited has left."""
     REPLACED = "replaced"
-    """By a waiter of higher priority, before any pod of it started."""
 
 
 # Ended from outside: how their running attempts ended is not the program's doing.
@@ -106,6 +105,7 @@ class Claim:
     :param task: as :attr:`TaskTry.task` gives it.
     :param max_tries: Airflow raises it when a person clears the task, and only then.
     :param number: Job that it waited on; 0 when it was green by what was trained before.
+    :param delivered: whether the task has got what it asked for, and ended well.
     """
 
     task: str
@@ -113,6 +113,7 @@ class Claim:
     generation: int
     number: int
     at: float
+    delivered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,6 +208,7 @@ def _claim(body: Mapping[str, object]) -> Claim:
         generation=_count(body, "generation", least=1),
         number=_count(body, "number", least=0),
         at=number(body, "at"),
+        delivered=_flag(body, "delivered"),
     )
 
 

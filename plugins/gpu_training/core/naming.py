@@ -100,8 +100,6 @@ class Identity:
     :param generation: counter in the lineage, from 1; below a billion, so that names always fit.
     :param number: number of the Job in the lineage, from 1; below a billion, too.
     :param owner: the task try that has the Job made.
-    :param shared: whether other runs may share the work: not so where the image is known by a tag alone, which may mean
-        another image tomorrow.
     """
 
     model: str
@@ -112,13 +110,11 @@ class Identity:
     data_version: str
     data_digest: str
     owner: TaskTry
-    shared: bool = True
 
     @property
     def lineage(self) -> str:
         """The 16 hex digits that stand for the lineage in names and labels."""
-        run = None if self.shared else (self.owner.dag_id, self.owner.run_id)
-        return lineage_hash(self.deployment, self.fingerprint, run)
+        return lineage_hash(self.deployment, self.fingerprint)
 
     def __post_init__(self) -> None:
         for name in ("generation", "number"):
@@ -126,13 +122,16 @@ class Identity:
                 raise ValueError(f"{name}={getattr(self, name)}: from 1 to {_COUNTERS_BELOW - 1} is allowed")
 
 
-def fingerprint(spec: TrainingSpec, data_digest: str) -> str:
+def fingerprint(spec: TrainingSpec, data_digest: str, run: tuple[str, str]) -> str:
     """Give `sha256:<hex>` of what makes two trainings the same work: model, data, image, program, arguments,
     non-secret environment and the declared code version. Resources, clocks, queue and priority are not part of it: the
     same work on a bigger GPU is the same work.
 
-    An image with a digest counts by the digest alone, from whatever registry it comes. ConfigMaps count by their names:
-    what they hold is not seen here.
+    An image with a digest counts by the digest alone, from whatever registry it comes. One that is known by a tag alone
+    may be another image tomorrow: its work is the run's own. ConfigMaps count by their names: what they hold is not
+    seen here.
+
+    :param run: ids of DAG and run.
     """
     work = {
         "model": spec.model,
@@ -143,6 +142,7 @@ def fingerprint(spec: TrainingSpec, data_digest: str) -> str:
         "environment": dict(spec.environment),
         "environment_from": list(spec.environment_from_config_maps),
         "code_version": spec.code_version,
+        **({} if is_pinned(spec.image) else {"run": list(run)}),
     }
     return "sha256:" + _hash(json.dumps(work, sort_keys=True, separators=(",", ":")))
 
@@ -162,12 +162,9 @@ def is_pinned(image: str) -> bool:
     return "@" in image
 
 
-def lineage_hash(deployment: str, fingerprint: str, run: tuple[str, str] | None = None) -> str:
-    """Give the 16 hex digits that stand for a lineage in names and labels.
-
-    :param run: ids of DAG and run, for a lineage that other runs do not share.
-    """
-    return _hash(json.dumps([deployment, fingerprint, *(run or ())]))[:16]
+def lineage_hash(deployment: str, fingerprint: str) -> str:
+    """Give the 16 hex digits that stand for a lineage in names and labels."""
+    return _hash(json.dumps([deployment, fingerprint]))[:16]
 
 
 def run_hash(deployment: str, dag_id: str, run_id: str) -> str:

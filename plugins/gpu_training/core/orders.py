@@ -18,11 +18,20 @@ from gpu_training.core.ledger import LedgerJob, spending
 from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE
 from gpu_training.core.observation import JobObservation
 from gpu_training.core.plain_data import PlainDataError, plain_verdict, verdict_of
-from gpu_training.core.verdict import Action, Category, Verdict
+from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _FINAL_FOR_THE_JOB: Final = frozenset({Action.FAIL, Action.RETRY_ELSEWHERE, Action.RETRY_LARGER})
 _LONGEST_WORDS: Final = 1000
 ADMISSION_SLACK: Final = 1
+
+
+REPLACED: Final = Verdict(
+    category=Category.REPLACED,
+    owner=Owner.INFRASTRUCTURE,
+    action=Action.RETRY,
+    summary="a waiter of higher priority had the Job replaced before any of its pods started",
+    remedy="nothing: this task waits on the Job that replaced it",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,19 +42,24 @@ class Order:
 
     def patch(self) -> dict[str, Any]:
         """Give the merge patch that has Kubernetes end the Job."""
-        words = plain_verdict(self.verdict) or {}
-        text = json.dumps({name: value[:_LONGEST_WORDS] for name, value in words.items()})
         return {
-            "metadata": {"annotations": {ANNOTATION_ENDED_BECAUSE: text}},
+            "metadata": {"annotations": reason_annotation(self.verdict)},
             "spec": {"activeDeadlineSeconds": 1, "backoffLimit": 0},
         }
 
 
-def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool) -> Order | None:
+def reason_annotation(verdict: Verdict) -> dict[str, str]:
+    """Give the annotation that says why we end a Job; it is written before that is done."""
+    words = plain_verdict(verdict) or {}
+    return {ANNOTATION_ENDED_BECAUSE: json.dumps({name: value[:_LONGEST_WORDS] for name, value in words.items()})}
+
+
+def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool, attempts_left: int) -> Order | None:
     """Give the order for a Job that lives and is over; None while it may go on.
 
     :param job: its record, in which all that was seen is booked.
     :param now: seconds since 1970.
+    :param attempts_left: that the lineage may still spend.
     :param logs_are_read: whether the logs of what has failed were read to their end, which may explain more.
     """
     if seen.ended or seen.deleting or seen.condition("FailureTarget") or seen.condition("SuccessCriteriaMet"):
@@ -56,7 +70,10 @@ def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool
     final = next((verdict for verdict in reversed(verdicts) if verdict.action in _FINAL_FOR_THE_JOB), None)
     if final is not None:
         return Order(verdict=final)
-    if job.failures > job.allowance.failures and logs_are_read:
+    # A replacement that began while nobody watched is the next attempt, if the lineage has one left: a training for its
+    # predecessor's failure is not cut short to be begun anew.
+    goes_on = attempts_left > 0 and any(a.ended_at is None and a.started_at is not None for a in job.attempts)
+    if job.failures > job.allowance.failures and logs_are_read and not goes_on:
         failed = next(verdict for verdict in reversed(verdicts) if verdict.action is not Action.WAIT)
         return Order(verdict=failed)
     what = overdrawn(job, now)

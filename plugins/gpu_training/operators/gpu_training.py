@@ -23,10 +23,11 @@ from airflow.sdk.exceptions import (
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
-from gpu_training.core.naming import TRAINING_CONTAINER
+from gpu_training.core.naming import TRAINING_CONTAINER, is_pinned
 from gpu_training.core.spec import parse_training_spec
 from gpu_training.core.verdict import Category
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
+from gpu_training.operators.delivery import deliver, is_trained_by_others
 from gpu_training.operators.deployment import deployment_id, task_try
 from gpu_training.operators.handover import description_of, reused_document, trigger_for
 from gpu_training.operators.kill_switch import Ending, KillSwitch
@@ -148,7 +149,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
                 raise AirflowSkipException("dry run: the Job was shown and checked, none was created")
             # From here on a kill finds the Job, even one whose creation was not answered yet.
             kill = self._kill = self._kill_switch(plan)
-        if not plan.identity.shared:
+        if not is_pinned(plan.spec.image):
             self.log.warning(
                 "Image %s has no digest: what is trained with it is never reused, nor waited on by another run: a tag "
                 "may mean another image tomorrow",
@@ -183,9 +184,10 @@ class GpuTrainingOperator(KubernetesJobOperator):
             try:
                 document = conclude(told)
             except GpuTrainingError:
-                if category is not Category.UNREACHABLE:
+                if category is not Category.UNREACHABLE and not is_trained_by_others(self._address(), told):
                     close_run(self.mlflow_conn_id, told.work.mlflow_run_id, self.log, killed=False)
                 raise
+        deliver(self._address(), told, task_try(context), self.log)
         return self._told(document, context)
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -195,7 +197,10 @@ class GpuTrainingOperator(KubernetesJobOperator):
             return super().resume_execution(next_method, next_kwargs, context)
         except (TaskDeferralTimeout, TaskDeferralError) as error:
             if isinstance(error, TaskDeferralTimeout) or _is_last(context):
-                self._kill_switch(self._plan(context)).leave()
+                try:
+                    self._kill_switch(self._plan(context)).leave()
+                except Exception as fault:  # of whatever kind: the first failure is the one to tell
+                    self.log.warning("The Job was not left: %s", fault)
             raise
 
     def on_kill(self) -> None:

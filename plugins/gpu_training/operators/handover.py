@@ -37,7 +37,6 @@ def trigger_for(
         work=asdict(numbered.work(mlflow_run_of(held.document))),
         waiter=plan.identity.owner.to_text(),
         deployment=plan.identity.deployment,
-        lineage=plan.identity.lineage,
         terms=terms.to_document(),
         mlflow_conn_id=mlflow_conn_id,
         contact_limit_seconds=plan.spec.deadline_seconds,

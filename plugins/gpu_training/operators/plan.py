@@ -9,7 +9,7 @@ from gpu_training.core.consequence import Request
 from gpu_training.core.dataversion import DataVersion, parse_data_version
 from gpu_training.core.decide import Policy
 from gpu_training.core.events import Work
-from gpu_training.core.naming import Identity, TaskTry, fingerprint, is_pinned
+from gpu_training.core.naming import Identity, TaskTry, fingerprint
 from gpu_training.core.rules import RuleTable
 from gpu_training.core.spec import IfTrained, TrainingSpec, parse_training_spec
 from gpu_training.rule_table import rules_for
@@ -54,6 +54,7 @@ class Plan:
             model=self.spec.model,
             image=self.spec.image,
             fingerprint=self.identity.fingerprint,
+            lineage=self.identity.lineage,
             generation=self.identity.generation,
             data_version=self.version.id,
             data_digest=self.version.digest,
@@ -81,13 +82,12 @@ def make_plan(
     identity = Identity(
         model=spec.model,
         deployment=deployment,
-        fingerprint=fingerprint(spec, version.digest),
+        fingerprint=fingerprint(spec, version.digest, (owner.dag_id, owner.run_id)),
         generation=1,
         number=1,
         data_version=version.id,
         data_digest=version.digest,
         owner=owner,
-        shared=is_pinned(spec.image),
     )
     return Plan(
         spec=spec,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import yaml
 
 from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start
-from gpu_training.core.errors import ClusterRejected, ClusterUnavailable, JobNameConflict
+from gpu_training.core.errors import ClusterRejected, ClusterUnavailable, GpuTrainingError, JobNameConflict
 from gpu_training.core.ledger import Ledger, LedgerJob, Trained, attempts_in
 from gpu_training.core.manifest import build_job
 from gpu_training.core.naming import job_name
@@ -223,6 +223,8 @@ class Submission:
         async def ask() -> HeldJob | None:
             async with self._cluster() as cluster:
                 document = self._document(base, plan, following, run_id)
+                # Whoever announced the Job may have named it for another shape.
+                document["metadata"]["name"] = record.name
                 held = await create(cluster, self._store(cluster), plan.identity, record, document)
                 if held is not None and others:
                     await join(cluster, held.document, plan.identity.owner, others=others)
@@ -231,8 +233,18 @@ class Submission:
         try:
             return run_to_end(ask())
         except (ClusterRejected, JobNameConflict):
-            close_run(self.registry.conn_id, run_id, self.log, killed=False)
+            if not run_to_end(self._is_made(record.number)):
+                close_run(self.registry.conn_id, run_id, self.log, killed=False)
             raise
+
+    async def _is_made(self, number: int) -> bool:
+        """Whether somebody has made the Job of a number; without an answer, it counts as made."""
+        async with self._cluster() as cluster:
+            try:
+                job = (await self._store(cluster).read()).job(number)
+            except GpuTrainingError:
+                return True
+            return job is not None and job.uid is not None
 
     def _find(self, trained: Trained) -> FoundModel | None:
         return self.lookup.find(

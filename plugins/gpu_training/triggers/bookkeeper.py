@@ -16,11 +16,11 @@ from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in, spending
 from gpu_training.core.observation import JobObservation, Observation, image_of
-from gpu_training.core.orders import admissions_of, due, ended_because, wanted_backoff_limit
+from gpu_training.core.orders import REPLACED, admissions_of, due, ended_because, wanted_backoff_limit
 from gpu_training.core.terms import Terms
-from gpu_training.core.verdict import Action, Category, Owner, Verdict
+from gpu_training.core.verdict import Category
 from gpu_training.task_log import TaskLog
 
 _AGAIN_AFTER_S: Final = 5.0
@@ -28,14 +28,6 @@ _SEEN_EVERY_S: Final = 30.0
 """How often it is written down that nothing ran: whoever watches next charges what nobody has seen."""
 LOG_PATIENCE_S: Final = 3.0
 """How long the end of a failed attempt's log is waited for. The next pod comes 10 s after it at the earliest."""
-
-_REPLACED: Final = Verdict(
-    category=Category.REPLACED,
-    owner=Owner.INFRASTRUCTURE,
-    action=Action.RETRY,
-    summary="a waiter of higher priority had the Job replaced before any of its pods started",
-    remedy="nothing: this task waits on the Job that replaced it",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +136,7 @@ class Bookkeeper:
             outcome=replace(
                 outcome,
                 attempts=attempts,
-                verdict=_REPLACED if record.ending is Ending.REPLACED else record.verdict or outcome.verdict,
+                verdict=REPLACED if record.ending is Ending.REPLACED else record.verdict or outcome.verdict,
             ),
             spent=exhausted(ledger, self._terms.budget, now, has_fallback=self._terms.has_fallback)
             if outcome.verdict
@@ -183,7 +175,13 @@ class Bookkeeper:
         return await self._store.change(write, now=now)
 
     async def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> None:
-        order = due(record, seen, now, logs_are_read=self._logs_are_read(record))
+        order = due(
+            record,
+            seen,
+            now,
+            logs_are_read=self._logs_are_read(record),
+            attempts_left=self._attempts_left(record, now),
+        )
         if ended_because(seen) is not None and seen.suspended and not seen.ended and not seen.deleting:
             # No deadline runs in a suspended Job: it would wait on, and be ended once its queue lets it begin.
             self._log.warning("Deleting Job %s, which is over and suspended", seen.name)
@@ -201,6 +199,11 @@ class Bookkeeper:
             and not ended_because(seen)
         ):
             await self._patch({"spec": {"backoffLimit": wanted}})
+
+    def _attempts_left(self, record: LedgerJob, now: float) -> int:
+        ledger = self._store.seen
+        jobs = ledger.with_job(record).current_jobs() if ledger is not None else (record,)
+        return self._terms.budget.attempts - spending(jobs, now).failures
 
     def _logs_are_read(self, record: LedgerJob) -> bool:
         ended = {attempt.uid for attempt in record.attempts if attempt.ended_at is not None}

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
-_KILL_TRIES: Final = 3
+_WATCH_TRIES: Final = 4
+_KILL_TRIES: Final = 2
+"""Airflow gives a kill 30 seconds by default."""
 
 
 class TrainingJobTrigger(BaseTrigger):
@@ -46,7 +48,6 @@ class TrainingJobTrigger(BaseTrigger):
     :param work: what is trained; handed on in the event.
     :param waiter: the task try that waits, as :meth:`TaskTry.to_text` gives it.
     :param deployment: id of the Airflow deployment; its Jobs are watched together.
-    :param lineage: the lineage's key, which names its ledger.
     :param terms: what the lineage may spend: the fields of :class:`Terms`.
     :param mlflow_conn_id: connection through which a kill closes the MLflow run.
     :param contact_limit_seconds: longest time without contact to the Job that is waited out, by a monotonic clock: the
@@ -65,7 +66,6 @@ class TrainingJobTrigger(BaseTrigger):
         work: dict[str, Any],
         waiter: str,
         deployment: str,
-        lineage: str,
         terms: dict[str, Any],
         mlflow_conn_id: str,
         contact_limit_seconds: float,
@@ -80,7 +80,6 @@ class TrainingJobTrigger(BaseTrigger):
         self.work = work
         self.waiter = waiter
         self.deployment = deployment
-        self.lineage = lineage
         self.terms = terms
         self.mlflow_conn_id = mlflow_conn_id
         self.contact_limit_seconds = contact_limit_seconds
@@ -167,7 +166,7 @@ class TrainingJobTrigger(BaseTrigger):
         async with Cluster(ClusterAddress(**self.cluster)) as cluster:
             deleted = await depart(
                 cluster,
-                self._store(cluster),
+                self._store(cluster, tries=_KILL_TRIES),
                 JobReference(**self.job),
                 self.number,
                 waiter,
@@ -185,16 +184,14 @@ class TrainingJobTrigger(BaseTrigger):
         rules = built_in_rules() if self.rules is None else parse_rules(self.rules, "rules")
         return Policy(result_required=self.result_required, rules=rules)
 
-    def _store(self, cluster: Cluster) -> LedgerStore:
+    def _store(self, cluster: Cluster, *, tries: int = _WATCH_TRIES) -> LedgerStore:
         from gpu_training.cluster.ledger_store import LedgerStore, Lineage
 
-        return LedgerStore(
-            cluster,
-            Lineage(
-                namespace=self.job["namespace"],
-                model=self.work["model"],
-                deployment=self.deployment,
-                fingerprint=self.work["fingerprint"],
-                key=self.lineage,
-            ),
+        lineage = Lineage(
+            namespace=self.job["namespace"],
+            model=self.work["model"],
+            deployment=self.deployment,
+            fingerprint=self.work["fingerprint"],
+            key=self.work["lineage"],
         )
+        return LedgerStore(cluster, lineage, tries=tries)

@@ -15,10 +15,10 @@ from tests.unit.core.lineage_world import RULES, Job, Refused, World
 from gpu_training.core.attempts import attempts_of
 from gpu_training.core.bookkeeping import book, close, take_away
 from gpu_training.core.budget import Budget
-from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start, follow
+from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start, delivered, follow
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, spending
 from gpu_training.core.ledger_document import from_text, to_text
 from gpu_training.core.naming import (
     ANNOTATION_WAITERS,
@@ -86,7 +86,6 @@ class Client:
     note: Callable[[Ledger, Ledger], None]
     ledger: Ledger | None = None
     version: int = 0
-    news: set[int] = field(default_factory=set)
 
     def request(self) -> Steps[None]:
         yield self.pace
@@ -126,12 +125,7 @@ class Client:
 
     def settle(self) -> Steps[Job | None]:
         """Give the Job that lives."""
-        ledger = yield from self.read()
-        before = ledger.trained
-        job = yield from self._standing(ledger)
-        after = self.ledger.trained if self.ledger is not None else before
-        self.news = {trained.generation for trained in after[len(before) :]}
-        return job
+        return (yield from self._standing((yield from self.read())))
 
     def _standing(self, ledger: Ledger) -> Steps[Job | None]:
         record = ledger.open_job
@@ -304,13 +298,12 @@ class Client:
 
     def _consult(self, request: Request) -> Steps[tuple[Any, Job | None, LedgerJob | None, Ledger]]:
         job = yield from self.settle()
-        news = self.news
         if job is not None:
             refuse_when_stale(waiters_on(job), request.task)
         now = self.world.now
 
         def write(ledger: Ledger) -> tuple[Ledger, tuple[Ledger, Any]]:
-            after, consequence = follow(ledger, request, now, news=news)
+            after, consequence = follow(ledger, request, now)
             if isinstance(consequence, Start):
                 record = self._announced(after, consequence, now)
                 after = replace(after.with_job(record), next_number=max(after.next_number, record.number + 1))
@@ -381,15 +374,26 @@ class Client:
         made = known(record, job)
 
         def write(ledger: Ledger) -> tuple[Ledger, LedgerJob | None]:
-            before = ledger.job(record.number)
+            before, lives = ledger.job(record.number), ledger.open_job
             if before is not None and before.uid is not None:
                 return ledger, before if before.uid == job.uid and before.ended_at is None else None
+            if before is None or before.ended_at is not None or (lives is not None and lives.number != record.number):
+                return ledger, None
             return ledger.with_job(made), made
 
         written = yield from self.change(write, self.world.now)
+        if written is None and not adopted:
+            yield from self.request()
+            self.world.delete(job)
         if written is None or (adopted and not (yield from self.join(job, waiter))):
             return None
         return written, job
+
+    # operators/delivery.py
+
+    def deliver(self, owner: TaskTry) -> Steps[None]:
+        yield from self.read()
+        yield from self.change(lambda ledger: (delivered(ledger, owner), None), self.world.now)
 
     def _lost(self, record: LedgerJob, job: Job) -> Steps[None]:
         now = self.world.now
@@ -585,7 +589,10 @@ class Watch:
         return (yield from self.client.change(write, now))
 
     def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> Steps[None]:
-        order = due(record, seen, now, logs_are_read=self._logs_are_read(record, now))
+        ledger = self.client.ledger
+        jobs = ledger.with_job(record).current_jobs() if ledger is not None else (record,)
+        left = self.client.budget.attempts - spending(jobs, now).failures
+        order = due(record, seen, now, logs_are_read=self._logs_are_read(record, now), attempts_left=left)
         if order is not None:
             patch = order.patch()
             yield from self._patch(patch["metadata"]["annotations"], patch["spec"])

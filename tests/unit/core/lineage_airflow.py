@@ -343,6 +343,7 @@ class Airflow:
         if ended.replaced:
             return (yield from self._execute(task))
         if ended.kind is OutcomeKind.SUCCEEDED:
+            yield from _quietly(self.client(task).deliver(task.waiter))
             return True
         raise Failed(final=ended.final)
 

@@ -106,7 +106,7 @@ def identity(of: TrainingSpec, **changes: Any) -> Identity:
         **{
             "model": of.model,
             "deployment": "airflow",
-            "fingerprint": fingerprint(of, DATA_DIGEST),
+            "fingerprint": fingerprint(of, DATA_DIGEST, (OWNER.dag_id, OWNER.run_id)),
             "generation": 1,
             "number": 1,
             "data_version": "2026-03-01",

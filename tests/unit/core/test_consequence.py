@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.core.ledgers import BUDGET, ended_job, failed_attempts, ledger_job, ledger_of, trained, verdict
 
 from gpu_training.core.budget import Budget
-from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start, follow
+from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start, delivered, follow
 from gpu_training.core.ledger import CLAIMS_KEPT, Claim, Ending, Ledger, LedgerJob
 from gpu_training.core.naming import TaskTry
 from gpu_training.core.verdict import Action, Category
@@ -28,8 +28,11 @@ def ask(task: TaskTry = MINE, *, max_tries: int = 2, **changes: Any) -> Request:
     return Request(task=task, max_tries=max_tries, **fields)
 
 
-def claimed(ledger: Ledger, number: int, *, task: TaskTry = MINE, max_tries: int = 2, generation: int = 1) -> Ledger:
-    return ledger.with_claim(Claim(task=task.task, max_tries=max_tries, generation=generation, number=number, at=500.0))
+def claimed(
+    ledger: Ledger, number: int, *, task: TaskTry = MINE, generation: int = 1, delivered: bool = False
+) -> Ledger:
+    claim = Claim(task=task.task, max_tries=2, generation=generation, number=number, at=500.0, delivered=delivered)
+    return ledger.with_claim(claim)
 
 
 def announced(ledger: Ledger, start: Start) -> Ledger:
@@ -66,7 +69,7 @@ LIVES = claimed(ledger_of(ledger_job(1)), 1)
 FAILED = claimed(ledger_of(ended_job(1, attempts=failed_attempts(1))), 1)
 SPENT = claimed(ledger_of(ended_job(1, attempts=failed_attempts(3))), 1)
 HOPELESS = claimed(ledger_of(ended_job(1, action=Action.FAIL, attempts=failed_attempts(1, Action.FAIL))), 1)
-TRAINED = claimed(ledger_of(ended_job(1, action=None), trained=(trained(1),)), 1)
+TRAINED = claimed(ledger_of(ended_job(1, action=None), trained=(trained(1),)), 1, delivered=True)
 
 
 def test_the_first_who_asks_starts_the_first_job_and_is_written_down() -> None:
@@ -282,16 +285,59 @@ def test_a_clear_of_a_task_that_had_failed_reuses_what_another_has_trained_since
     assert follow(done, ask(max_tries=5), NOW)[1] == Reuse(trained=trained(2), own=False)
 
 
-def test_who_cleared_before_anybody_knew_of_the_success_gets_it_and_may_clear_again() -> None:
-    """It ended while nobody watched: who cleared the task saw it red."""
-    after, consequence = follow(TRAINED, ask(max_tries=5), NOW, news={1})
+def test_who_cleared_before_it_got_the_success_gets_it_and_may_clear_again() -> None:
+    """The worker that was to hand it on died: who cleared the task saw it red."""
+    unheard = claimed(TRAINED, 1)
+    after, consequence = follow(unheard, ask(max_tries=5), NOW)
     assert consequence == Reuse(trained=trained(1), own=True)
     assert follow(after, ask(max_tries=5), NOW)[1] == consequence
     assert follow(after, ask(max_tries=8), NOW)[1] == Start(number=2, generation=2)
 
 
+def test_a_task_that_has_its_result_is_written_down_and_another_is_not() -> None:
+    after = delivered(claimed(TRAINED, 1), MINE)
+    assert after == TRAINED
+    assert delivered(after, OTHER) == after
+
+
+def test_a_clear_is_one_whatever_its_retries_were_lowered_to() -> None:
+    for max_tries in (0, 1, 3, 9):
+        assert follow(TRAINED, ask(max_tries=max_tries), NOW)[1] == Start(number=2, generation=2)
+
+
+def test_who_was_green_by_what_another_had_trained_before_its_retry_trains_again_when_cleared() -> None:
+    done = claimed(ledger_of(ended_job(1), ended_job(2, action=None), trained=(trained(2),)), 1)
+    after, consequence = follow(done, ask(), NOW)
+    assert consequence == Reuse(trained=trained(2), own=False)
+    assert follow(after, ask(max_tries=5), NOW)[1] == Start(number=3, generation=2)
+
+
+def test_who_clears_many_tasks_of_a_run_renews_the_budget_once_and_may_do_so_again() -> None:
+    tasks = [replace(MINE, map_index=n) for n in range(3)]
+    ledger = SPENT
+    for task in tasks:
+        ledger = claimed(ledger, 1, task=task)
+    for n, task in enumerate(tasks):
+        ledger, _ = follow(ledger, ask(task, max_tries=5), NOW + n)
+        ledger = made(announced(ledger, Start(number=2, generation=1)), 2)
+    assert ledger.period == 2
+    ledger = ended(ledger, 2, Action.RETRY)
+    for n, task in enumerate(tasks):
+        ledger, _ = follow(ledger, ask(task, max_tries=9), NOW + 100 + n)
+    assert ledger.period == 3
+
+
+def test_a_run_by_hand_with_many_tasks_renews_the_budget_once() -> None:
+    ledger = SPENT
+    for n in range(3):
+        task = replace(OTHER, map_index=n)
+        ledger, _ = follow(ledger, ask(task, by_person=True), NOW + n)
+        ledger = ended(made(announced(ledger, Start(number=2 + n, generation=1)), 2 + n), 2 + n, Action.RETRY)
+    assert ledger.period == 2
+
+
 def test_a_clear_of_two_runs_after_success_is_one_training() -> None:
-    both = claimed(TRAINED, 1, task=OTHER)
+    both = claimed(TRAINED, 1, task=OTHER, delivered=True)
     after, start = follow(both, ask(max_tries=5), NOW)
     assert isinstance(start, Start)
     lives = made(announced(after, start), 2)
@@ -440,7 +486,7 @@ def test_counters_only_grow_and_what_is_written_stays(ledger: Ledger, request: R
 def test_only_a_person_or_a_new_generation_renews_a_budget(ledger: Ledger, request: Request) -> None:
     after = follow(ledger, request, NOW)[0]
     claim = ledger.claim(request.task.task)
-    by_hand = request.by_person or (claim is not None and request.max_tries > claim.max_tries)
+    by_hand = request.by_person or (claim is not None and request.max_tries != claim.max_tries)
     if after.period > ledger.period:
         assert by_hand or after.generation > ledger.generation
 

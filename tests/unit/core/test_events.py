@@ -30,6 +30,7 @@ pytestmark = pytest.mark.core
 JOB = JobReference(namespace="gpu-training", name="flight-delay-0123456789abcdef-g1-1", uid="u-1")
 WORK = Work(
     model="flight-delay",
+    lineage="0123456789abcdef",
     fingerprint="sha256:" + "f" * 64,
     generation=1,
     data_version="2026-03-01",

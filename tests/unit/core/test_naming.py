@@ -169,6 +169,7 @@ def test_a_job_of_another_try_is_ours() -> None:
     assert is_ours(identity(SPEC), *marks(owner=earlier, number=7))
 
 
+RUN = (OWNER.dag_id, OWNER.run_id)
 OTHER_RUN = TaskTry(dag_id=OWNER.dag_id, run_id="other", task_id=OWNER.task_id, map_index=-1, try_number=1)
 
 
@@ -179,11 +180,14 @@ def test_a_job_of_another_run_is_ours_where_the_image_is_pinned() -> None:
 
 
 def test_nothing_is_shared_between_runs_where_a_tag_is_all_that_is_known() -> None:
-    mine, other = identity(SPEC, shared=False), identity(SPEC, shared=False, owner=OTHER_RUN)
-    assert len({mine.lineage, other.lineage, identity(SPEC).lineage}) == 3
-    assert not is_ours(mine, identity_labels(other), identity_annotations(other))
-    later = TaskTry(dag_id=OWNER.dag_id, run_id=OWNER.run_id, task_id="other", map_index=3, try_number=2)
-    assert identity(SPEC, shared=False, owner=later).lineage == mine.lineage
+    tagged = spec(image="trainer:1")
+    runs = [RUN, (RUN[0], "other"), ("other", RUN[1])]
+    assert len({fingerprint(tagged, DATA_DIGEST, run) for run in runs}) == len(runs)
+    assert fingerprint(tagged, DATA_DIGEST, RUN) == fingerprint(tagged, DATA_DIGEST, RUN)
+
+
+def test_what_an_image_known_by_its_digest_trains_is_the_same_work_in_every_run() -> None:
+    assert len({fingerprint(SPEC, DATA_DIGEST, run) for run in [RUN, (RUN[0], "other"), ("other", RUN[1])]}) == 1
 
 
 @pytest.mark.parametrize(
@@ -193,8 +197,8 @@ def test_an_image_is_pinned_by_its_digest_alone(image: str, pinned: bool) -> Non
     assert is_pinned(image) is pinned
 
 
-@given(st.lists(st.tuples(texts, texts, st.none() | st.tuples(texts, texts)), min_size=2, max_size=2, unique=True))
-def test_lineages_are_told_apart(parts: list[tuple[str, str, tuple[str, str] | None]]) -> None:
+@given(st.lists(st.tuples(texts, texts), min_size=2, max_size=2, unique=True))
+def test_lineages_are_told_apart(parts: list[tuple[str, str]]) -> None:
     assert lineage_hash(*parts[0]) != lineage_hash(*parts[1])
 
 
@@ -212,7 +216,6 @@ def test_a_ledgers_name_is_one_that_kubernetes_takes(model: str, deployment: str
         {"deployment": "airflow-2"},
         {"fingerprint": "sha256:" + "0" * 64},
         {"generation": 2},
-        {"shared": False},
     ],
 )
 def test_a_job_of_other_work_is_not(changes: dict[str, Any]) -> None:
@@ -232,7 +235,7 @@ FULL = full_document()
 
 
 def of(**changes: Any) -> str:
-    return fingerprint(spec(**{**FULL, **changes}), DATA_DIGEST)
+    return fingerprint(spec(**{**FULL, **changes}), DATA_DIGEST, RUN)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +294,7 @@ def test_other_work_has_another_fingerprint(changes: dict[str, Any]) -> None:
 
 
 def test_other_data_is_other_work() -> None:
-    assert fingerprint(SPEC, "sha256:" + "0" * 64) != fingerprint(SPEC, DATA_DIGEST)
+    assert fingerprint(SPEC, "sha256:" + "0" * 64, RUN) != fingerprint(SPEC, DATA_DIGEST, RUN)
 
 
 def test_a_fingerprint_outlives_releases() -> None:
@@ -307,4 +310,4 @@ def test_the_order_of_arguments_is_no_part_of_the_work(body: dict[str, Any], ran
     shuffled = list(body.items())
     random.shuffle(shuffled)
     one, other = spec(arguments=body), spec(arguments=dict(shuffled))
-    assert fingerprint(one, DATA_DIGEST) == fingerprint(other, DATA_DIGEST)
+    assert fingerprint(one, DATA_DIGEST, RUN) == fingerprint(other, DATA_DIGEST, RUN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,8 +31,10 @@ def marked(said: str, *conditions: Document) -> Document:
     return job(*conditions, metadata={"annotations": {ANNOTATION_ENDED_BECAUSE: said}})
 
 
-def ordered(record: Any, document: Document = LIVES, *, logs_are_read: bool = True) -> Verdict | None:
-    order = due(record, observe_job(document), NOW, logs_are_read=logs_are_read)
+def ordered(
+    record: Any, document: Document = LIVES, *, logs_are_read: bool = True, attempts_left: int = 1
+) -> Verdict | None:
+    order = due(record, observe_job(document), NOW, logs_are_read=logs_are_read, attempts_left=attempts_left)
     return order.verdict if order is not None else None
 
 
@@ -57,6 +60,15 @@ def test_the_newest_of_such_failures_is_the_reason() -> None:
 def test_a_job_ends_when_it_has_failed_once_more_than_it_may_make_good(failures: int, ends: bool) -> None:
     said = ordered(ledger_job(1, attempts=failed_attempts(failures)))
     assert said == (verdict(Action.RETRY) if ends else None)
+
+
+@pytest.mark.parametrize(("attempts_left", "ends"), [(1, False), (0, True)])
+def test_a_replacement_that_began_while_nobody_watched_goes_on_if_the_lineage_has_an_attempt_left(
+    attempts_left: int, ends: bool
+) -> None:
+    replacement = replace(attempt("now"), started_at=NOW - 5, ended_at=None, verdict=None)
+    record = ledger_job(1, attempts=(*failed_attempts(3), replacement))
+    assert (ordered(record, attempts_left=attempts_left) is not None) is ends
 
 
 def test_a_failure_too_many_waits_for_the_end_of_its_log_which_may_explain_it() -> None:

@@ -97,7 +97,16 @@ def test_any_documents_are_observed_and_decided(
     assert (decision.verdict is None) == (decision.kind is OutcomeKind.SUCCEEDED)
     sent = TrainingEvent(
         job=JobReference(namespace="", name="", uid=""),
-        work=Work(model="", fingerprint="", generation=1, data_version="", data_digest="", mlflow_run_id="", image=""),
+        work=Work(
+            model="",
+            fingerprint="",
+            lineage="",
+            generation=1,
+            data_version="",
+            data_digest="",
+            mlflow_run_id="",
+            image="",
+        ),
         outcome=decision,
     )
     assert from_payload(json.loads(json.dumps(to_payload(sent)))) == sent

@@ -31,6 +31,7 @@ WORK = Work(
     model="m",
     image="i:1",
     fingerprint="sha256:0",
+    lineage="0123456789abcdef",
     generation=1,
     data_version="v",
     data_digest="sha256:1",

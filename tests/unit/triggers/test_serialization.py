@@ -25,6 +25,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
                 "model": "m",
                 "image": "i:1",
                 "fingerprint": "sha256:0",
+                "lineage": "0123456789abcdef",
                 "generation": 2,
                 "data_version": "v",
                 "data_digest": "sha256:1",
@@ -33,7 +34,6 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
             "number": 3,
             "waiter": '["d","r","t",3,2]',
             "deployment": "airflow",
-            "lineage": "0123456789abcdef",
             "terms": {
                 "budget": {"attempts": 3, "disruptions": 10, "gpu_seconds": None, "wall_seconds": 3600},
                 "has_fallback": True,
