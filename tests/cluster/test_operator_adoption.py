@@ -172,11 +172,17 @@ def test_a_foreign_object_under_our_name_is_an_error_and_left_alone(
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "sandbox-shell:1"}]}
     foreign = {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
     sandbox.api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", foreign)
-    before = jobs_of(sandbox, namespace)
 
+    def found() -> list[Any]:
+        return [(job["metadata"]["uid"], job["metadata"].get("annotations"), job["spec"]) for job in jobs]
+
+    jobs = jobs_of(sandbox, namespace)
+    before = found()
     with pytest.raises(AirflowFailException, match=f"Job {namespace}/{name} exists and is not ours"):
         defer(operator(spec(namespace, "exit 1"), retries=1), first.next_try())
-    assert jobs_of(sandbox, namespace) == before
+    jobs = jobs_of(sandbox, namespace)
+    assert found() == before
+    assert all("deletionTimestamp" not in job["metadata"] for job in jobs)
 
 
 def edit(sandbox: Sandbox, namespace: str, job: dict[str, str], annotations: dict[str, str | None]) -> None:

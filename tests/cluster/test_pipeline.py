@@ -16,6 +16,7 @@ from tests.cluster.trainings import jobs_of
 from tests.light_airflow import LightAirflow, Run
 from tests.mlflow_service import MlflowServer, free_port
 
+from sandbox.agent.images import ImageStore
 from sandbox.cluster import Sandbox
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -75,6 +76,8 @@ def project(
 
     def localise(document: dict[str, Any]) -> None:
         document["data"]["uri"] = f"file://{versions}"
+        # By its digest, so that runs share their work.
+        document["training"]["image"] = ImageStore().image("xgboost-trainer").identity
         # Of this test alone: what another one has registered must not be reused here.
         document["registry"] |= {"registered_model": f"{document['model']}-{namespace}", "experiment": namespace}
         training = document["training"]
@@ -123,6 +126,7 @@ def test_nightly_and_on_demand_train_the_same_work_into_one_version(
     again = left_alone.result("train")
     assert again["fingerprint"] == trained["fingerprint"]
     assert again["mlflow_run_id"] == trained["mlflow_run_id"]
+    assert (again["reused"], again["model_version"], again["gpu_seconds"]) == (True, "1", 0)
     assert (left_alone.result("register")["model_version"], left_alone.result("register")["reused"]) == ("1", True)
 
     (only,) = registered(project, model["registered_model"])
