@@ -53,25 +53,34 @@ class Training:
         given = os.environ.get("GPU_TRAINING_CHECKPOINT_URI", "").removeprefix("file://")
         self._file = Path(given or os.environ["WASTE_CHECKPOINTS"]) / "step"
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self.step = int(self._file.read_text()) if self._file.exists() else 0
+        self._done = float(self._file.read_text()) if self._file.exists() else 0.0
+        self._since: float | None = None
+        signal.signal(signal.SIGTERM, self._interrupted)
+
+    @property
+    def step(self) -> int:
+        """Steps that are complete."""
+        return int(self._done)
 
     def run(self) -> int:
         """Train to the end, and give the exit code."""
         if self.row == "bad-configuration":
             time.sleep(START_S)
             return BAD_CONFIGURATION
-        began, first = time.monotonic(), self.step
+        # By the clock, so that a busy machine makes no training longer.
+        self._since = time.monotonic() - self._done * STEP_S
         while self.step < STEPS:
             if self.row == "cuda-oom" and self.step >= BROKEN_STEP:
                 return CUDA_OUT_OF_MEMORY
             self._stick()
-            # By the clock, so that a busy machine makes no training longer.
-            time.sleep(max(0.0, began + (self.step + 1 - first) * STEP_S - time.monotonic()))
+            time.sleep(max(0.0, self._since + (self.step + 1) * STEP_S - time.monotonic()))
             self._keep(self.step + 1)
+            print(f"step {self.step}/{STEPS}", flush=True)
         return self._finish()
 
     def _stick(self) -> None:
         if self.row == "hang" and self.step >= HANG_STEP:
+            self._since = None
             time.sleep(3600)
         if (
             self.row == "host-oom"
@@ -79,15 +88,22 @@ class Training:
             and int(os.environ["WASTE_MEMORY_BYTES"]) < NEEDED_MEMORY
         ):
             # Nodes of kind `process` count memory and do not enforce it: whoever sees this file is the kernel.
+            self._since = None
             (Path(os.environ["WASTE_SIGNALS"]) / os.environ["WASTE_POD"]).touch()
             time.sleep(3600)
 
-    def _keep(self, step: int) -> None:
-        self.step = step
+    def _keep(self, done: float) -> None:
+        self._done = done
         draft = self._file.with_name(f"step.{os.environ['WASTE_POD']}")
-        draft.write_text(str(step))
+        draft.write_text(str(done))
         draft.replace(self._file)
-        print(f"step {step}/{STEPS}", flush=True)
+
+    def _interrupted(self, *_: object) -> None:
+        """Take a last checkpoint of what there is, also of half a step, and end."""
+        if self._since is not None:
+            # Never more than the step that was being made, however late the signal is seen to.
+            self._keep(min((time.monotonic() - self._since) / STEP_S, self._done + 1))
+        os._exit(INTERRUPTED)
 
     def _finish(self) -> int:
         if url := os.environ.get("WASTE_REGISTER_URL"):
@@ -97,7 +113,6 @@ class Training:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(INTERRUPTED))
     return Training().run()
 
 

@@ -21,6 +21,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("GPU_TRAINING_CHECKPOINT_URI", raising=False)
     monkeypatch.setenv("WASTE_CHECKPOINTS", str(tmp_path / "run"))
     monkeypatch.setenv("WASTE_POD", "pod-1")
+    # The test process keeps its own way to end.
+    monkeypatch.setattr(program.signal, "signal", lambda *_: None)
     return tmp_path / "run"
 
 
@@ -52,6 +54,16 @@ def test_the_next_attempt_goes_on_where_the_last_one_ended(
     (folder / "step").write_text(str(STEPS - 2))
     assert train(monkeypatch, "cleared") == 0
     assert capsys.readouterr().out.splitlines() == [f"step {STEPS - 1}/{STEPS}", f"step {STEPS}/{STEPS}"]
+
+
+def test_half_a_step_is_kept_by_the_last_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    (folder / "step").write_text(f"{STEPS - 0.5}")
+    monkeypatch.setenv("WASTE_ROW", "cleared")
+    training = Training()
+    assert training.step == STEPS - 1
+    assert training.run() == 0
+    assert (folder / "step").read_text() == str(STEPS)
 
 
 def test_the_operators_own_folder_of_checkpoints_wins(
