@@ -14,10 +14,10 @@ from bench.waste.rows import Column, Row, Useful
 SHARE_GOAL = 0.2
 """Ours wastes at most this share of what the stock operator wastes by default, over all rows together."""
 TOLERANCE_S = 1.0
-"""GPU-seconds within which two figures of a row count as equal: one step.
+"""GPU-seconds within which two figures of a row count as equal.
 
-Uninterrupted trainings of one run differ by a tenth of it, which is told with every run. But a pod that is taken away
-loses up to a step, as chance has it.
+Uninterrupted trainings of one run differ by a tenth of it, which is told with every run, and each further pod costs a
+few tenths to start and to end.
 """
 
 
@@ -96,7 +96,7 @@ class Line:
     def share(self) -> float | None:
         """What ours wastes of what stock wastes; None where stock wastes nothing that could be measured."""
         ours, stock = self.figures[Column.OURS].waste, self.figures[Column.STOCK].waste
-        return ours / stock if stock > TOLERANCE_S else None
+        return _ratio(ours, stock)
 
     @property
     def met(self) -> bool:
@@ -189,7 +189,7 @@ def _share(share: float | None) -> str:
 
 
 def _ratio(ours: float, stock: float) -> float | None:
-    return ours / stock if stock > 0 else None
+    return ours / stock if stock > TOLERANCE_S else None
 
 
 def _met(met: bool) -> str:
