@@ -53,6 +53,26 @@ def test_ending_a_deferred_task_deletes_job_and_pods(sandbox: Sandbox, namespace
     assert connected.status_of(run_id) == "KILLED"
 
 
+@pytest.mark.case("C047")
+@pytest.mark.case("C072")
+def test_a_kill_that_airflow_cancels_again_and_again_deletes_the_job_nevertheless(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    """Airflow's triggerer cancels what it ends at every sync until that has ended, also in the middle of on_kill."""
+    trigger = defer(operator(spec(namespace, RUNS_ON)), TaskInstance())
+
+    async def killed() -> None:
+        task = asyncio.create_task(trigger.on_kill())
+        while not task.done():
+            await asyncio.wait({task}, timeout=0.01)
+            task.cancel()
+        task.result()
+
+    with airflow_says("failed"):
+        asyncio.run(asyncio.wait_for(killed(), 30))
+    wait_for(lambda: is_gone(sandbox, namespace), 60, "the end of Job and pods")
+
+
 @pytest.mark.case("C048")
 @pytest.mark.case("C074")
 def test_a_trigger_that_is_killed_leaves_the_job_unless_the_task_has_ended(

@@ -21,7 +21,8 @@ from gpu_training.core.observation import image_of
 from gpu_training.core.rule_documents import parse_rules
 from gpu_training.core.terms import Terms
 from gpu_training.rule_table import built_in_rules
-from gpu_training.task_state import close_run, has_ended, is_alive, task_state
+from gpu_training.task_state import close_run, has_ended, is_alive, task_state, warm_up
+from gpu_training.triggers.persistence import see_through
 from gpu_training.triggers.vigil import Vigil
 from gpu_training.triggers.voice import Voice
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
 _WATCH_TRIES: Final = 4
+_KILL_LIMIT_S: Final = 300.0
 _KILL_TRIES: Final = 2
 """Airflow gives a kill 30 seconds by default."""
 
@@ -95,6 +97,9 @@ class TrainingJobTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, and return at once: a trigger that lingers after its event is killed like one that waits."""
+        waiter = TaskTry.from_text(self.waiter)
+        if waiter is not None:
+            warm_up(waiter)
         payload = await self.wait()
         self._fired = True
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
@@ -152,6 +157,9 @@ class TrainingJobTrigger(BaseTrigger):
         Airflow calls this, too, when another triggerer took the trigger over, and when the task was cleared; this try
         stays on the Job's list then: whoever runs next watches or adopts it.
         """
+        await see_through(self._leave_if_ended(), limit=_KILL_LIMIT_S)
+
+    async def _leave_if_ended(self) -> None:
         waiter = TaskTry.from_text(self.waiter)
         if self._fired or waiter is None:
             return
