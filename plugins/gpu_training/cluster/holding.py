@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 from gpu_training.cluster.connection import MERGE_PATCH, Cluster, Document
 from gpu_training.cluster.jobs import STRICT, delete_job, jobs_path, list_pods, pod_priority, read_job, reference_of
 from gpu_training.cluster.ledger_store import LedgerStore
-from gpu_training.cluster.settlement import settle, wait_released
+from gpu_training.cluster.settlement import check_marks, settle, wait_released
 from gpu_training.cluster.waiting_list import join, refuse_when_stale, waiters_on
 from gpu_training.core.bookkeeping import take_away
 from gpu_training.core.consequence import Consequence, Join, Request, Start, follow
 from gpu_training.core.decide import Policy
-from gpu_training.core.errors import ClusterRejected, JobNameConflict
+from gpu_training.core.errors import ClusterRejected
 from gpu_training.core.events import JobReference
 from gpu_training.core.ledger import Ending, Ledger, LedgerJob
-from gpu_training.core.naming import Identity, TaskTry, is_ours
+from gpu_training.core.naming import Identity, TaskTry
 from gpu_training.core.observation import observe_job
 from gpu_training.core.orders import REPLACED, reason_annotation
 from gpu_training.core.pods import observe_pod
@@ -215,14 +215,8 @@ async def _standing_under(
     document = await read_job(cluster, namespace, record.name)
     if document is None:
         return None
+    check_marks(document, identity)
     job = observe_job(document)
-    if not is_ours(identity, job.labels, job.annotations):
-        raise JobNameConflict(
-            f"Job {namespace}/{record.name} exists and is not ours (created "
-            f"{document['metadata'].get('creationTimestamp')}, labels {dict(job.labels)}): it is left alone; delete or "
-            "rename it, or choose another namespace",
-            status=409,
-        )
     if not job.deleting:
         return document
     now = cluster.clock.now()

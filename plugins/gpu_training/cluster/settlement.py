@@ -63,7 +63,7 @@ async def settle(
         return Standing(ledger=ledger, document=None)
     document = await read_job(cluster, store.lineage.namespace, job.name)
     if document is not None and (job.uid is None or document["metadata"]["uid"] == job.uid):
-        _check_marks(document, replace(identity, generation=job.generation, number=job.number))
+        check_marks(document, replace(identity, generation=job.generation, number=job.number))
     elif job.uid is None:
         return Standing(ledger=ledger, document=None)  # planned, and never made
     else:
@@ -165,7 +165,11 @@ def trained_by(
     )
 
 
-def _check_marks(document: Document, identity: Identity) -> None:
+def check_marks(document: Document, identity: Identity) -> None:
+    """Refuse a Job under our name that is not ours.
+
+    :raises JobNameConflict: it does not bear our marks.
+    """
     job = observe_job(document)
     if not is_ours(identity, job.labels, job.annotations):
         raise JobNameConflict(

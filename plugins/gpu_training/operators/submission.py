@@ -104,7 +104,9 @@ class Submission:
                     found = None if own else self._find(trained)
                     if found is not None or own:
                         return ReusedModel(trained=trained, ledger=step.ledger, own=own, found=found)
-                    self.log.warning("What Job %s trained is gone from MLflow: training again", trained.job)
+                    self.log.warning(
+                        "MLflow has no model of what Job %s trained, or not any more: training again", trained.job
+                    )
                     unusable.add(trained.generation)
                 case Join(job=job):
                     held, others = run_to_end(self._join(step, job, others))

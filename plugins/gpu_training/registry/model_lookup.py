@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_training.core.errors import RegistryError
 from gpu_training.core.registration import TAG_FINGERPRINT, TAG_GENERATION
 from gpu_training.registry.search_filter import quoted, tag_is
 from gpu_training.registry.tracking_server import TrackingServer, tracking_server
@@ -89,9 +88,6 @@ class ModelLookup:
         if not name:
             return None
         wanted = f"name = {quoted(name)} AND {tag_is(TAG_FINGERPRINT, fingerprint)}"
-        try:
-            found = client.search_model_versions(filter_string=wanted, max_results=100)
-        except RegistryError:
-            return None
+        found = client.search_model_versions(filter_string=wanted, max_results=100)
         versions = [v for v in found if v.tags.get(TAG_GENERATION) == str(generation)]
         return str(min(versions, key=lambda v: int(v.version)).version) if versions else None
