@@ -129,6 +129,16 @@ def test_nightly_and_on_demand_train_the_same_work_into_one_version(
     assert (again["reused"], again["model_version"], again["gpu_seconds"]) == (True, "1", 0)
     assert (left_alone.result("register")["model_version"], left_alone.result("register")["reused"]) == ("1", True)
 
+    # As after a month, when the ledger is pruned: MLflow knows what is trained.
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    (ledger,) = sandbox.api.request("GET", f"{path}?labelSelector=gpu-training.io/ledger")["items"]
+    sandbox.api.request("DELETE", f"{path}/{ledger['metadata']['name']}")
+    later = project.run("train_on_demand__flight-delay")
+    assert later.state == "success"
+    remembered = later.result("train")
+    assert (remembered["reused"], remembered["model_version"], remembered["job_uid"]) == (True, "1", trained["job_uid"])
+    assert remembered["model_uri"] == trained["model_uri"]
+
     (only,) = registered(project, model["registered_model"])
     assert only.tags["gpu_training.fingerprint"] == trained["fingerprint"]
     assert only.tags["gpu_training.dag_run"] == nightly.dag_run.run_id

@@ -24,6 +24,7 @@ from gpu_training.core.naming import Identity, TaskTry
 from gpu_training.core.observation import observe_job
 from gpu_training.core.orders import REPLACED, reason_annotation
 from gpu_training.core.pods import observe_pod
+from gpu_training.core.recovery import KnownTraining, remembered
 from gpu_training.core.waiters import Waiters
 
 
@@ -66,11 +67,13 @@ async def consult(
     policy: Policy,
     memory_cap: str,
     unusable: Collection[int] = (),
+    known: KnownTraining | None = None,
 ) -> Step:
     """Bring the ledger up to date, and write down and give what follows for a request.
 
     :param announce: gives the record of the Job to make; pure.
     :param unusable: generations whose model does not verify any more.
+    :param known: what the model registry knows of the work, for a ledger that begins anew.
     :raises StaleTry: a later try of the same task waits on the Job that lives.
     :raises LedgerConflict: the ledger is not ours, or was edited.
     """
@@ -80,6 +83,7 @@ async def consult(
     now = cluster.clock.now()
 
     def write(ledger: Ledger) -> tuple[Ledger, tuple[Ledger, Consequence]]:
+        ledger = ledger if known is None else remembered(ledger, known, now)
         after, consequence = follow(ledger, request, now, unusable=unusable)
         if isinstance(consequence, Start):
             record = announce(after, consequence)

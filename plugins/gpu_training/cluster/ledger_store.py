@@ -142,7 +142,7 @@ class LedgerStore:
         if labels != {**labels, **marks["labels"]} or annotations != {**annotations, **marks["annotations"]}:
             raise LedgerConflict(
                 f"ConfigMap {name} does not bear the marks of this lineage's ledger (labels {labels}, annotations "
-                f"{annotations}): it is left alone, and nothing is trained; delete or rename it, or restore its marks"
+                f"{annotations}): it is left alone, and nothing is trained; delete it, or restore its marks"
             )
         try:
             ledger = from_text(text(child(document, "data"), LEDGER_KEY))
@@ -152,7 +152,10 @@ class LedgerStore:
                 "ConfigMap to begin the lineage anew, with a fresh budget"
             ) from error
         if (ledger.deployment, ledger.fingerprint) != (where.deployment, where.fingerprint):
-            raise LedgerConflict(f"ledger {name} is about other work (fingerprint {ledger.fingerprint}): it was edited")
+            raise LedgerConflict(
+                f"ledger {name} is about other work (fingerprint {ledger.fingerprint}): it was edited; nothing is "
+                "trained. Restore it, or delete the ConfigMap to begin the lineage anew"
+            )
         self._version = text(metadata, "resourceVersion")
         self._ledger = ledger
         return ledger

@@ -174,8 +174,8 @@ def check_marks(document: Document, identity: Identity) -> None:
     if not is_ours(identity, job.labels, job.annotations):
         raise JobNameConflict(
             f"Job {job.namespace}/{job.name} exists and is not ours, or somebody edited its marks (created "
-            f"{document['metadata'].get('creationTimestamp')}, labels {dict(job.labels)}): it is left alone; delete or "
-            "rename it, or choose another namespace",
+            f"{document['metadata'].get('creationTimestamp')}, labels {dict(job.labels)}): it is left alone; "
+            "delete it, or choose another namespace",
             status=409,
         )
 

@@ -94,7 +94,7 @@ def follow(
     if claim is not None and not (cleared and claim.delivered) and claim.generation not in unusable:
         trained = ledger.trained_in(claim.generation)
         if trained is not None:
-            own = claim.number == trained.number
+            own = claim.number == trained.number > 0
             return _delivered(ledger, request, trained, now, own=own), Reuse(trained=trained, own=own)
     if ledger.open_job is not None:
         job = ledger.open_job

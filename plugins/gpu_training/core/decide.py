@@ -113,7 +113,8 @@ def _failed(condition: Condition, attempts: tuple[Attempt, ...], rules: RuleTabl
         owner=Owner.CONFIGURATION,
         action=Action.FAIL,
         summary=f"the Job's deadline (deadline_seconds) has passed: {condition.message or 'no message'}; {spent}",
-        remedy="raise deadline_seconds if the training needs longer; it counts waiting for a node and retries too",
+        remedy="raise deadline_seconds if the training needs longer, and budget.wall_seconds, which all Jobs of the "
+        "work share; both count waiting for a node and retries, too",
     )
     return Outcome(kind=OutcomeKind.TIMED_OUT, attempts=attempts, verdict=verdict)
 

@@ -11,7 +11,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.plain_data import plain_attempt, plain_result, plain_verdict
 
-EVENT_VERSION: Final = 2
+EVENT_VERSION: Final = 3
 _WORDS_OF_WORK: Final = ("model", "image", "fingerprint", "lineage", "data_version", "data_digest", "mlflow_run_id")
 
 

@@ -234,10 +234,10 @@ def spending(jobs: Sequence[LedgerJob], now: float) -> Spending:
     )
 
 
-def allowance(budget: Budget, spent: Spending, *, backoff_limit: int) -> Allowance:
-    """Give what the next Job may spend: never more than its own backoff limit, nor than what is left."""
+def allowance(budget: Budget, spent: Spending, *, backoff_limit: int, kept: int = 0) -> Allowance:
+    """Give what the next Job may spend: at most its own backoff limit, and what is left but for `kept` attempts."""
     return Allowance(
-        failures=max(0, min(backoff_limit, budget.attempts - spent.failures - 1)),
+        failures=max(0, min(backoff_limit, budget.attempts - spent.failures - 1 - kept)),
         disruptions=max(0, budget.disruptions - spent.disruptions),
         gpu_seconds=None if budget.gpu_seconds is None else max(0.0, budget.gpu_seconds - spent.gpu_seconds),
         wall_seconds=max(0.0, budget.wall_seconds - spent.wall_seconds),

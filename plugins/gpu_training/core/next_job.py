@@ -58,9 +58,10 @@ def next_job(ledger: Ledger, spec: TrainingSpec, budget: Budget, now: float) -> 
     that failed are avoided until a person renews the budget; the last attempt goes where the spot fallback says."""
     jobs = ledger.current_jobs()
     spent = spending(jobs, now)
-    allowed = allowance(budget, spent, backoff_limit=spec.backoff_limit)
     last = spent.failures >= budget.attempts - 1 or spent.disruptions > budget.disruptions
     on_demand = spec.spot_fallback is not None and last
+    kept = 1 if spec.spot_fallback is not None and not on_demand else 0
+    allowed = allowance(budget, spent, backoff_limit=spec.backoff_limit, kept=kept)
     return NextJob(
         spec=_elsewhere(_larger(spec, _steps(ledger)), on_demand=on_demand),
         allowance=allowed,

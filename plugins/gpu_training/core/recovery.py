@@ -1,12 +1,14 @@
-"""A Job that lives -> its record, where the ledger that had it is gone: what the Job itself says of its limits."""
+"""What a ledger that is gone had known, from where it is known as well: the Job that lives, and the model registry."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_training.contract import Result, ResultStatus
 from gpu_training.core.budget import DEFAULT_DISRUPTIONS, Allowance
 from gpu_training.core.documents import Document, child, entries, text, whole
-from gpu_training.core.ledger import LedgerJob
+from gpu_training.core.ledger import Ledger, LedgerJob, Trained
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.observation import observe_job
 from gpu_training.core.orders import ADMISSION_SLACK
@@ -40,6 +42,38 @@ def recovered(document: Document, *, number: int, generation: int, now: float) -
             wall_seconds=float(whole(spec, "activeDeadlineSeconds") or _UNBOUNDED_S),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTraining:
+    """What a model registry knows of a training.
+
+    :param generation: the newest of its work that is registered.
+    """
+
+    generation: int
+    model_uri: str
+    mlflow_run_id: str
+    job_uid: str
+    image: str
+
+
+def remembered(ledger: Ledger, known: KnownTraining, now: float) -> Ledger:
+    """Give a ledger that begins where its predecessor was, which was deleted, or pruned long after its last Job: what
+    is trained is not trained again, and who asks for that gets the next generation. Any other is left as it is."""
+    if ledger.updated_at or ledger.jobs or ledger.trained:
+        return ledger
+    trained = Trained(
+        generation=known.generation,
+        number=0,
+        job="",
+        job_uid=known.job_uid,
+        mlflow_run_id=known.mlflow_run_id,
+        image=known.image,
+        at=now,
+        result=Result(status=ResultStatus.TRAINED, model_uri=known.model_uri, mlflow_run_id=known.mlflow_run_id),
+    )
+    return replace(ledger, generation=known.generation, trained=(trained,))
 
 
 def _limits(spec: Document) -> Document:

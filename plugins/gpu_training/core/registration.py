@@ -9,6 +9,8 @@ from typing import Final
 TAG_PREFIX: Final = "gpu_training."
 TAG_FINGERPRINT: Final = TAG_PREFIX + "fingerprint"
 TAG_GENERATION: Final = TAG_PREFIX + "generation"
+TAG_IMAGE: Final = TAG_PREFIX + "image"
+TAG_JOB_UID: Final = TAG_PREFIX + "job_uid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def tags_of(trained: TrainedModel) -> dict[str, str]:
         TAG_GENERATION: str(trained.generation),
         TAG_PREFIX + "data_version": trained.data_version,
         TAG_PREFIX + "data_digest": trained.data_digest,
-        TAG_PREFIX + "image": trained.image,
+        TAG_IMAGE: trained.image,
         TAG_PREFIX + "dag_run": trained.dag_run,
-        TAG_PREFIX + "job_uid": trained.job_uid,
+        TAG_JOB_UID: trained.job_uid,
     }

@@ -200,7 +200,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
                 try:
                     self._kill_switch(self._plan(context)).leave()
                 except Exception as fault:  # of whatever kind: the first failure is the one to tell
-                    self.log.warning("The Job was not left: %s", fault)
+                    self.log.warning("The Job was not left; clean_up, or its deadline, ends it: %s", fault)
             raise
 
     def on_kill(self) -> None:

@@ -66,8 +66,8 @@ def reused_document(plan: Plan, held: ReusedModel, log: TaskLog) -> dict[str, An
     trained, numbered = held.trained, plan.numbered(generation=held.trained.generation, number=1)
     version = held.found.version if held.found is not None else None
     log.info(
-        "Nothing to train: Job %s has trained it (%s, generation %d, model version %s)",
-        trained.job,
+        "Nothing to train: %s has trained it (%s, generation %d, model version %s)",
+        f"Job {trained.job}" if trained.job else "a Job that is forgotten by now",
         "this task waited on it" if held.own else "for another run",
         trained.generation,
         version or "not looked up" if held.own else version or "not registered yet",

@@ -20,8 +20,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.training_container import mlflow_run_of
-from gpu_training.operators.plan import Plan
-from gpu_training.operators.submission import lineage_of, run_to_end
+from gpu_training.operators.plan import Plan, lineage_of
+from gpu_training.operators.submission import run_to_end
 from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run, has_ended, is_alive, task_state
 
@@ -95,7 +95,9 @@ class KillSwitch:
             if self.ending is Ending.LEAVE:
                 again = datetime.now(UTC) + _RESCHEDULE_AFTER
                 raise AirflowRescheduleException(again) from None  # type: ignore[no-untyped-call]
-            raise AirflowException("the task was ended while it waited; the last one out has deleted the Job") from None
+            raise AirflowException(
+                "the task was ended while it waited; its Job is deleted unless others wait"
+            ) from None
 
     @contextmanager
     def no_job_left_behind(self, *, last: bool) -> Iterator[None]:
@@ -112,7 +114,7 @@ class KillSwitch:
                 try:
                     self.leave()
                 except Exception as fault:  # of whatever kind: the first failure is the one to tell
-                    self._log.warning("The Job was not deleted: %s", fault)
+                    self._log.warning("The Job was not left; clean_up, or its deadline, ends it: %s", fault)
             raise
 
     def leave(self) -> None:
@@ -131,7 +133,7 @@ class KillSwitch:
         try:
             deleted = run_to_end(depart())
         except GpuTrainingError as error:
-            self._log.warning("The Job was not deleted: %s", error)
+            self._log.warning("The Job was not left; clean_up, or its deadline, ends it: %s", error)
             return
         for job in deleted:
             self._log.info("Deleted Job %s: nobody waits on it any more", job["metadata"]["name"])

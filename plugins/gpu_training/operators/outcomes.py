@@ -106,7 +106,10 @@ def failure_of(event: TrainingEvent) -> TrainingFailed:
 
 def refusal_of(verdict: Verdict, identity: Identity, attempts: Sequence[Attempt]) -> TrainingFailedForGood:
     """Give the exception for a training that no Job is made for any more."""
-    subject = f"Nothing is trained for {identity.model} {identity.data_version} (lineage {identity.lineage})"
+    subject = (
+        f"Nothing is trained for {identity.model} {identity.data_version} (lineage {identity.lineage}): an earlier run "
+        "has spent the budget, or failed for good; clear the task, or trigger a run by hand, to try again"
+    )
     return TrainingFailedForGood(_explain(subject, verdict, attempts, None), verdict)
 
 

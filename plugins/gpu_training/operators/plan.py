@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gpu_training.core.budget import Budget
 from gpu_training.core.consequence import Request
@@ -13,6 +14,9 @@ from gpu_training.core.naming import Identity, TaskTry, fingerprint
 from gpu_training.core.rules import RuleTable
 from gpu_training.core.spec import IfTrained, TrainingSpec, parse_training_spec
 from gpu_training.rule_table import rules_for
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.ledger_store import Lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,4 +102,18 @@ def make_plan(
             backoff_limit=spec.backoff_limit, retries=retries, deadline_seconds=spec.deadline_seconds
         ),
         result_required=result_required,
+    )
+
+
+def lineage_of(plan: Plan) -> Lineage:
+    """Give the address of a plan's ledger."""
+    from gpu_training.cluster.ledger_store import Lineage
+
+    identity = plan.identity
+    return Lineage(
+        namespace=plan.spec.namespace,
+        model=identity.model,
+        deployment=identity.deployment,
+        fingerprint=identity.fingerprint,
+        key=identity.lineage,
     )

@@ -17,10 +17,11 @@ from gpu_training.core.naming import job_name
 from gpu_training.core.next_job import NextJob, next_job
 from gpu_training.core.next_job_document import lay_differences_over
 from gpu_training.core.orders import wanted_backoff_limit
+from gpu_training.core.recovery import KnownTraining
 from gpu_training.core.registration import TAG_PREFIX
 from gpu_training.core.training_container import RunSettings
 from gpu_training.operators.outcomes import refusal_of
-from gpu_training.operators.plan import Plan
+from gpu_training.operators.plan import Plan, lineage_of
 from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run, is_alive
 
@@ -94,8 +95,9 @@ class Submission:
         base: Mapping[str, Any] | None = None
         unusable: set[int] = set()
         others: Waiters = ()
+        known = self._known()
         for _ in range(_ROUNDS):
-            step = run_to_end(self._consult(request, unusable))
+            step = run_to_end(self._consult(request, unusable, known))
             match step.consequence:
                 case Refuse(verdict=verdict):
                     raise refusal_of(verdict, self.plan.identity, attempts_in(step.ledger, step.ledger.generation))
@@ -161,7 +163,19 @@ class Submission:
 
         return LedgerStore(cluster, self.lineage)
 
-    async def _consult(self, request: Request, unusable: Collection[int]) -> Step:
+    def _known(self) -> KnownTraining | None:
+        """Give what MLflow knows of the work where the ledger does not: it was pruned, or somebody deleted it."""
+
+        async def is_new() -> bool:
+            async with self._cluster() as cluster:
+                return not (await self._store(cluster).read()).updated_at
+
+        if not run_to_end(is_new()):
+            return None
+        fingerprint = self.plan.identity.fingerprint
+        return self.lookup.known(registered_model=self.registered_model, fingerprint=fingerprint)
+
+    async def _consult(self, request: Request, unusable: Collection[int], known: KnownTraining | None) -> Step:
         from gpu_training.cluster.departure import depart_from_other_work
         from gpu_training.cluster.holding import consult
 
@@ -178,6 +192,7 @@ class Submission:
                 policy=plan.policy,
                 memory_cap=plan.spec.memory_growth.maximum,
                 unusable=unusable,
+                known=known,
             )
 
     def _announce(self, ledger: Ledger, start: Start) -> LedgerJob:
@@ -278,17 +293,3 @@ class Submission:
             TAG_PREFIX + "image": plan.spec.image,
             TAG_PREFIX + "dag_run": plan.identity.owner.run_id,
         }
-
-
-def lineage_of(plan: Plan) -> Lineage:
-    """Give the address of a plan's ledger."""
-    from gpu_training.cluster.ledger_store import Lineage
-
-    identity = plan.identity
-    return Lineage(
-        namespace=plan.spec.namespace,
-        model=identity.model,
-        deployment=identity.deployment,
-        fingerprint=identity.fingerprint,
-        key=identity.lineage,
-    )

@@ -6,12 +6,14 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_training.core.registration import TAG_FINGERPRINT, TAG_GENERATION
+from gpu_training.core.recovery import KnownTraining
+from gpu_training.core.registration import TAG_FINGERPRINT, TAG_GENERATION, TAG_IMAGE, TAG_JOB_UID
 from gpu_training.registry.search_filter import quoted, tag_is
 from gpu_training.registry.tracking_server import TrackingServer, tracking_server
 
 _LOGGED_MODEL: Final = "models:/m-"
 _RUN: Final = "runs:/"
+_DIGITS: Final = 10
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,22 @@ class ModelLookup:
                 model_uri=model_uri, version=self._version(client, registered_model, fingerprint, generation)
             )
 
+    def known(self, *, registered_model: str | None, fingerprint: str) -> KnownTraining | None:
+        """Give the newest generation of a work that is registered and whole; None when there is none.
+
+        :raises RegistryError: the server can not be asked.
+        """
+        if not registered_model:
+            return None
+        wanted = f"name = {quoted(registered_model)} AND {tag_is(TAG_FINGERPRINT, fingerprint)}"
+        with self._server.client() as client:
+            found = client.search_model_versions(filter_string=wanted, max_results=1000)
+            trainings = [training for version in found if (training := _training_of(version)) is not None]
+            for training in sorted(trainings, key=lambda each: each.generation, reverse=True):
+                if self._is_there(client, training.model_uri):
+                    return training
+        return None
+
     def _is_there(self, client: Any, model_uri: str) -> bool:
         from mlflow.exceptions import MlflowException
 
@@ -91,3 +109,17 @@ class ModelLookup:
         found = client.search_model_versions(filter_string=wanted, max_results=100)
         versions = [v for v in found if v.tags.get(TAG_GENERATION) == str(generation)]
         return str(min(versions, key=lambda v: int(v.version)).version) if versions else None
+
+
+def _training_of(version: Any) -> KnownTraining | None:
+    """Give the training that a model version says it is of; None for one that we did not make."""
+    generation, job_uid = version.tags.get(TAG_GENERATION, ""), version.tags.get(TAG_JOB_UID, "")
+    if not (generation.isascii() and generation.isdecimal() and len(generation) < _DIGITS and job_uid):
+        return None
+    return KnownTraining(
+        generation=max(1, int(generation)),
+        model_uri=f"models:/{version.model_id}" if getattr(version, "model_id", None) else str(version.source),
+        mlflow_run_id=str(version.run_id or ""),
+        job_uid=job_uid,
+        image=version.tags.get(TAG_IMAGE, ""),
+    )

@@ -218,7 +218,7 @@ class Bookkeeper:
             await self._cluster.request(
                 "PATCH",
                 jobs_path(self._job.namespace, self._job.name),
-                doing=f"end Job {self._job.namespace}/{self._job.name}",
+                doing=f"change the limits of Job {self._job.namespace}/{self._job.name}",
                 body=body,
                 content_type=MERGE_PATCH,
             )

@@ -146,7 +146,7 @@ PAYLOAD: dict[str, Any] = to_payload(
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["v"], 1, "v=1: version 2, which this release reads, is expected; clear the task to retry"),
+        (["v"], 1, "v=1: version 3, which this release reads, is expected; clear the task to retry"),
         (["v"], None, "v=None"),
         (["job"], None, "job=None: a mapping is expected"),
         (["job", "uid"], 7, "uid=7: a text is expected"),

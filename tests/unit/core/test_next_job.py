@@ -37,7 +37,16 @@ def test_the_first_job_is_as_the_spec_says() -> None:
     first = next_job(ledger_of(), of, BUDGET, NOW)
     assert first.spec == of
     assert (first.avoid_nodes, first.on_demand) == ((), False)
-    assert (first.allowance.failures, first.allowance.disruptions, first.deadline_seconds) == (2, 2, 1800)
+    assert (first.allowance.failures, first.allowance.disruptions, first.deadline_seconds) == (1, 2, 1800)
+
+
+def test_a_job_leaves_the_last_attempt_to_the_one_of_the_fallback_and_spends_all_without_one() -> None:
+    with_fallback = spec(**SPOT)
+    without = replace(with_fallback, spot_fallback=None)
+    firsts = [next_job(ledger_of(), each, BUDGET, NOW).allowance.failures for each in (with_fallback, without)]
+    last = following(*failed_attempts(2), **SPOT)
+    assert firsts == [1, 2]
+    assert (last.on_demand, last.allowance.failures) == (True, 0)
 
 
 # Memory.

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from tests.unit.core.damage import damaged
 from tests.unit.core.kubernetes_documents import JOB_NAME, JOB_UID, job, moment
-from tests.unit.core.specs import SETTINGS, identity, spec
+from tests.unit.core.ledgers import BUDGET, ledger_job, ledger_of
+from tests.unit.core.specs import OWNER, SETTINGS, identity, spec
 
 from gpu_training.core.budget import DEFAULT_DISRUPTIONS, Allowance
+from gpu_training.core.consequence import Request, Reuse, Start, follow
 from gpu_training.core.ledger import LedgerJob
 from gpu_training.core.manifest import build_job
-from gpu_training.core.recovery import recovered
+from gpu_training.core.recovery import KnownTraining, recovered, remembered
 from gpu_training.rule_table import built_in_rules
 
 pytestmark = pytest.mark.core
@@ -67,3 +70,32 @@ def test_whatever_the_job_holds_there_is_a_record(body: Any) -> None:
     assert record.gpus >= 0
     assert record.allowance.failures >= 0
     assert record.allowance.wall_seconds >= 0
+
+
+KNOWN = KnownTraining(generation=3, model_uri="models:/m-1", mlflow_run_id="run", job_uid="u", image="i@sha256:0")
+
+
+def asking(*, retrain: bool = False) -> Request:
+    return Request(task=OWNER, max_tries=0, by_person=True, retrain=retrain, budget=BUDGET)
+
+
+def test_what_the_registry_knows_is_reused_where_its_ledger_is_gone() -> None:
+    ledger = remembered(ledger_of(), KNOWN, moment(0))
+    after, consequence = follow(ledger, asking(), moment(1))
+    assert isinstance(consequence, Reuse)
+    assert (consequence.own, consequence.trained.generation, consequence.trained.job_uid) == (False, 3, "u")
+    assert consequence.trained.result is not None
+    assert consequence.trained.result.model_uri == "models:/m-1"
+    retry = follow(after, asking(), moment(2))[1]
+    assert isinstance(retry, Reuse)
+    assert not retry.own
+
+
+def test_who_asks_to_train_again_what_the_registry_knows_gets_the_generation_after_it() -> None:
+    ledger = remembered(ledger_of(), KNOWN, moment(0))
+    assert follow(ledger, asking(retrain=True), moment(1))[1] == Start(number=1, generation=4)
+
+
+def test_a_ledger_that_knows_more_is_left_as_it_is() -> None:
+    for ledger in (ledger_of(ledger_job(1)), replace(ledger_of(), updated_at=1.0)):
+        assert remembered(ledger, KNOWN, moment(0)) == ledger

@@ -131,7 +131,7 @@ def test_gpu_seconds_are_never_negative_and_never_fall(
 
 
 EVENT = {
-    "v": 2,
+    "v": 3,
     "job": {"namespace": "n", "name": "j", "uid": "u"},
     "work": {
         "model": "m",
