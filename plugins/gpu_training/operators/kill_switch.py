@@ -145,13 +145,14 @@ class KillSwitch:
         except Exception as exc:  # of whatever kind: without an answer the Job is left alone
             self._log.warning("The task's state could not be asked for: %s", exc)
             state = "unknown"
-        if timed_out or has_ended(state):
-            self.ending = Ending.STOP
-            self._log.warning("No longer waiting for the Job: the task is %s", state)
-            self.leave()
-        else:
-            self.ending = Ending.LEAVE
-            self._log.warning("Leaving the Job: the task is %s, only this process ends", state)
+        ends = timed_out or has_ended(state)
+        self.ending = Ending.STOP if ends else Ending.LEAVE
+        # Before the Job goes, or the wait might take that for the training's end.
         if self._interrupt is not None:
             with suppress(RuntimeError):  # the loop has just ended by itself
                 self._interrupt()
+        if ends:
+            self._log.warning("No longer waiting for the Job: the task is %s", state)
+            self.leave()
+        else:
+            self._log.warning("Leaving the Job: the task is %s, only this process ends", state)
