@@ -65,7 +65,7 @@ def test_a_dry_run_sees_the_quota(sandbox: Sandbox, namespace: str, connected: F
 
 
 def test_a_namespace_without_rights_is_refused_with_the_verb(sandbox: Sandbox, connected: FakeMlflow) -> None:
-    with pytest.raises(AirflowFailException, match=r'cannot list resource "jobs".*"default".*Role'):
+    with pytest.raises(AirflowFailException, match=r'cannot get resource "configmaps".*"default".*Role'):
         defer(operator(spec("default", SUCCEED)), TaskInstance())
     assert connected.runs == {}
 
