@@ -236,7 +236,9 @@ def test_a_job_made_by_somebody_else_under_the_marks_of_ours_is_not_adopted(
     second = defer(operator(spec(namespace, RUNS_ON)), first.next_try())
 
     assert second.job["name"] == job["name"].removesuffix("1") + "2"
-    assert forged in jobs_of(sandbox, namespace)
+    (left,) = (each for each in jobs_of(sandbox, namespace) if each["metadata"]["uid"] == forged["metadata"]["uid"])
+    assert "deletionTimestamp" not in left["metadata"]
+    assert (left["metadata"]["annotations"], left["spec"]) == (forged["metadata"]["annotations"], forged["spec"])
 
 
 def test_a_job_that_is_being_deleted_is_not_adopted(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> None:
