@@ -12,6 +12,7 @@ from urllib.parse import quote
 from gpu_training.cluster.connection import TRIES, Cluster, Document
 from gpu_training.core.documents import child, text, texts
 from gpu_training.core.errors import ClusterRejected, ClusterUnavailable, LedgerConflict
+from gpu_training.core.events import Work
 from gpu_training.core.ledger import Ledger
 from gpu_training.core.ledger_document import LedgerDamaged, from_text, to_text
 from gpu_training.core.naming import (
@@ -42,6 +43,17 @@ class Lineage:
     deployment: str
     fingerprint: str
     key: str
+
+    @classmethod
+    def of_work(cls, work: Work, *, namespace: str, deployment: str) -> Lineage:
+        """Give the lineage of what a trigger waits for, and its event tells of."""
+        return cls(
+            namespace=namespace,
+            model=work.model,
+            deployment=deployment,
+            fingerprint=work.fingerprint,
+            key=work.lineage,
+        )
 
     @property
     def config_map(self) -> str:

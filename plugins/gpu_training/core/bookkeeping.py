@@ -92,8 +92,6 @@ def _is_refined(before: Verdict | None, seen: Verdict | None) -> bool:
 
 def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt], now: float) -> Attempt:
     """Give an attempt whose pod is gone, with the latest moment at which it can have ended."""
-    if attempt.ended_at is not None:
-        return attempt
     pods = {pod.uid: pod for pod in observation.pods}
     ends = [now]
     if observation.job is not None and observation.job.parallelism in (None, 1):
@@ -109,14 +107,23 @@ def _closed(attempt: Attempt, observation: Observation, seen: Sequence[Attempt],
     final = observation.job.final if observation.job is not None else None
     if final is not None and final.changed_at is not None:
         ends.append(final.changed_at)
-    end = min(ends)
-    held = max(0.0, end - attempt.started_at) if attempt.started_at is not None else 0.0
+    return _ended(attempt, min(ends), _VANISHED)
+
+
+def _ended(attempt: Attempt, at: float, verdict: Verdict | None) -> Attempt:
+    """Give an attempt with an end that nobody saw; one that has ended stays as it is.
+
+    :param verdict: what that means, where no other is known.
+    """
+    if attempt.ended_at is not None:
+        return attempt
+    held = max(0.0, at - attempt.started_at) if attempt.started_at is not None else 0.0
     return replace(
         attempt,
-        ended_at=end,
+        ended_at=at,
         gpu_seconds=round(held * attempt.gpus, 3),
         estimated=attempt.started_at is not None,
-        verdict=attempt.verdict or _VANISHED,
+        verdict=attempt.verdict or verdict,
     )
 
 
@@ -170,7 +177,7 @@ def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> L
         ending=Ending(outcome.kind.value),
         verdict=final_verdict(outcome.verdict, job, memory_cap),
         attempts=tuple(
-            _released(attempt, now, None if outcome.kind is OutcomeKind.SUCCEEDED else _ENDED_WITH_ITS_JOB)
+            _ended(attempt, now, None if outcome.kind is OutcomeKind.SUCCEEDED else _ENDED_WITH_ITS_JOB)
             for attempt in job.attempts
         ),
     )
@@ -180,21 +187,8 @@ def take_away(job: LedgerJob, ending: Ending, *, now: float) -> LedgerJob:
     """Give the record of a Job that was deleted. What its pods still hold in their grace period is not in it."""
     if job.ended_at is not None:
         return job
-    released = tuple(_released(attempt, now, _ENDED_WITH_ITS_JOB) for attempt in job.attempts)
+    released = tuple(_ended(attempt, now, _ENDED_WITH_ITS_JOB) for attempt in job.attempts)
     return replace(job, ended_at=now, ending=ending, attempts=released)
-
-
-def _released(attempt: Attempt, now: float, verdict: Verdict | None) -> Attempt:
-    if attempt.ended_at is not None:
-        return attempt
-    held = max(0.0, now - attempt.started_at) if attempt.started_at is not None else 0.0
-    return replace(
-        attempt,
-        ended_at=now,
-        gpu_seconds=round(held * attempt.gpus, 3),
-        estimated=attempt.started_at is not None,
-        verdict=attempt.verdict or verdict,
-    )
 
 
 def final_verdict(verdict: Verdict | None, job: LedgerJob, memory_cap: str) -> Verdict | None:

@@ -55,12 +55,5 @@ def is_trained_by_others(address: ClusterAddress, event: TrainingEvent) -> bool:
 def _store(cluster: Cluster, event: TrainingEvent) -> LedgerStore:
     from gpu_training.cluster.ledger_store import LedgerStore, Lineage
 
-    work = event.work
-    lineage = Lineage(
-        namespace=event.job.namespace,
-        model=work.model,
-        deployment=deployment_id(),
-        fingerprint=work.fingerprint,
-        key=work.lineage,
-    )
+    lineage = Lineage.of_work(event.work, namespace=event.job.namespace, deployment=deployment_id())
     return LedgerStore(cluster, lineage, tries=_TRIES)

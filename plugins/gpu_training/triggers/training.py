@@ -195,11 +195,6 @@ class TrainingJobTrigger(BaseTrigger):
     def _store(self, cluster: Cluster, *, tries: int = _WATCH_TRIES) -> LedgerStore:
         from gpu_training.cluster.ledger_store import LedgerStore, Lineage
 
-        lineage = Lineage(
-            namespace=self.job["namespace"],
-            model=self.work["model"],
-            deployment=self.deployment,
-            fingerprint=self.work["fingerprint"],
-            key=self.work["lineage"],
-        )
+        namespace = self.job["namespace"]
+        lineage = Lineage.of_work(Work(**self.work), namespace=namespace, deployment=self.deployment)
         return LedgerStore(cluster, lineage, tries=tries)
