@@ -45,6 +45,28 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     sandbox.down()
 
 
+@pytest.fixture(autouse=True)
+def _settled(sandbox: Sandbox) -> Iterator[None]:
+    """Begin on nodes that are well, and leave every program running.
+
+    While etcd was away no node could tell that it is well; a controller manager that is stopped before it has heard of
+    them again leaves their taints where they are, and no pod gets a node.
+    """
+    wait_for(lambda: all(is_well(sandbox, name) for name in ("gpu-1", VICTIM)), DEADLINE_S, "nodes that are well")
+    yield
+    for program in programs.PROGRAMS:
+        if not sandbox.supervisor.status()[program].alive:
+            programs.start_program(sandbox, program)
+
+
+def is_well(sandbox: Sandbox, name: str) -> bool:
+    """Tell whether a node is there, ready, and without a taint of the node controller."""
+    node = read(sandbox, f"/api/v1/nodes/{name}")
+    if node is None or conditions(node).get("Ready", {}).get("status") != "True":
+        return False
+    return not any(taint["key"].startswith("node.kubernetes.io/") for taint in node["spec"].get("taints", []))
+
+
 def start(
     sandbox: Sandbox,
     namespace: str,
