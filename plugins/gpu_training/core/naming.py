@@ -32,6 +32,10 @@ ANNOTATION_WAITERS: Final = PREFIX + "waiters"
 """The task tries that wait on the Job now (:mod:`gpu_training.core.waiters`); on the Job alone, since it changes."""
 ANNOTATION_ENDED_BECAUSE: Final = PREFIX + "ended-because"
 """Why we had Kubernetes end the Job (:mod:`gpu_training.core.orders`)."""
+ANNOTATION_PENDING: Final = PREFIX + "pending"
+"""Why no attempt runs (:mod:`gpu_training.core.pending_document`); absent while one does."""
+ANNOTATION_CLOCKS: Final = PREFIX + "clocks"
+"""The clocks of the spec that the Job was made from (:mod:`gpu_training.core.clocks`)."""
 
 _MAX_NAME: Final = 63
 _PARTS_OF_A_TRY: Final = 5
