@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gpu_training.airflow_client import AirflowError
-from gpu_training.cli import DAG_PREFIX, RefusedError, run_url, start_training, summarise
+from gpu_training.commands.exits import RefusedError
+from gpu_training.commands.run import DAG_PREFIX, run_url, start_training, summarise
 from gpu_training.run_follower import TRAIN, PhaseChanged, ProgressMade, RunReport, TaskChanged, follow_run, report_run
 from sandbox.errors import SandboxError
 from sandbox.processes import ProcessError

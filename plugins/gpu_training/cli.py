@@ -1,248 +1,35 @@
-"""`gpu-training`: start a training in an Airflow and wait for it, for CI and for people without a browser."""
+"""`gpu-training`: trainings from the command line, for CI and for people without a browser."""
 
 from __future__ import annotations
 
 import argparse
-import difflib
-import json
-import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from enum import IntEnum
-from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from collections.abc import Sequence
 
-from gpu_training.airflow_client import AirflowClient, AirflowError, DagDetails, NotFoundError, RunState
-from gpu_training.core import progress_text
-from gpu_training.run_follower import (
-    LogWritten,
-    PhaseChanged,
-    ProgressMade,
-    RunEvent,
-    RunReport,
-    TaskChanged,
-    follow_run,
-    log_tail,
-    report_run,
-)
-
-DAG_PREFIX = "train_on_demand__"
-URL_VARIABLE = "GPU_TRAINING_AIRFLOW_URL"
-TOKEN_VARIABLE = "GPU_TRAINING_AIRFLOW_TOKEN"  # noqa: S105 - the name of a variable
-
-
-class Exit(IntEnum):
-    """Exit codes. Whoever interrupts gets 130, and the run goes on."""
-
-    TRAINED = 0
-    FAILED = 1
-    REFUSED = 2
-    INTERRUPTED = 130
-
-
-class RefusedError(Exception):
-    """The command can not be carried out as given; nothing was started. The message says what to change."""
+from gpu_training.airflow_client import AirflowError
+from gpu_training.commands import run
+from gpu_training.commands.exits import Exit, RefusedError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _run(options)
+        return int(options.handle(options))
     except (RefusedError, AirflowError) as error:
         print(f"gpu-training: {error}", file=sys.stderr)
         return Exit.REFUSED
     except KeyboardInterrupt:
-        print("gpu-training: interrupted; what was started goes on in Airflow", file=sys.stderr)
+        print(f"gpu-training: interrupted; {options.interrupted}", file=sys.stderr)
         return Exit.INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu-training", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser(
-        "run",
-        help="train a model now",
-        description="Start train_on_demand__MODEL. Exit 0: trained, or without --wait started; 1: failed; 2: refused",
-    )
-    run.add_argument("model", help="a model of include/models, such as flight-delay")
-    run.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a field of the trigger form; repeatable"
-    )
-    run.add_argument("--airflow-url", default=os.environ.get(URL_VARIABLE), help=f"default: ${URL_VARIABLE}")
-    run.add_argument("--username", help=f"log in as; without it the token in ${TOKEN_VARIABLE} is used")
-    run.add_argument(
-        "--password-file",
-        type=Path,
-        help="file with the password; or with JSON of user names and passwords, as Airflow's simple auth manager keeps",
-    )
-    run.add_argument("--wait", action="store_true", help="show progress until the run has ended")
-    run.add_argument(
-        "--json", action="store_true", help="one JSON document on standard output, the rest on standard error"
-    )
+    for command in (run,):
+        command.add_parser(commands)
     return parser
-
-
-def _run(options: argparse.Namespace) -> int:
-    dag_id = f"{DAG_PREFIX}{options.model}"
-    say = _printer(sys.stderr if options.json else sys.stdout)
-    with connect(options) as client:
-        run_id = start_training(client, options.model, options.param)
-        say(f"started {dag_id}, run {run_id}: {run_url(client, dag_id, run_id)}")
-        if not options.wait:
-            if options.json:
-                print(json.dumps({"dag_id": dag_id, "run_id": run_id}))
-            return Exit.TRAINED
-        try:
-            report = _await_end(client, dag_id, run_id, say)
-        except AirflowError as error:
-            # Not a refusal: whoever took it for one would start the same training again, beside this one.
-            print(f"gpu-training: run {run_id} was started and is out of sight, it may go on: {error}", file=sys.stderr)
-            return Exit.FAILED
-    if options.json:
-        print(json.dumps(asdict(report)))
-    return Exit.TRAINED if has_succeeded(report) else Exit.FAILED
-
-
-def _await_end(client: AirflowClient, dag_id: str, run_id: str, say: Callable[[str], None]) -> RunReport:
-    for event in follow_run(client, dag_id, run_id):
-        if text := describe(event):
-            say(text)
-    report = report_run(client, dag_id, run_id)
-    for line in summarise(client, report):
-        say(line)
-    return report
-
-
-def connect(options: argparse.Namespace) -> AirflowClient:
-    """Give a client for the address and the login of the command line or the environment."""
-    if not options.airflow_url:
-        raise RefusedError(f"airflow-url is absent: give --airflow-url or set {URL_VARIABLE}")
-    if options.username is None:
-        token = os.environ.get(TOKEN_VARIABLE)
-        if not token:
-            raise RefusedError(f"no login: give --username and --password-file, or set {TOKEN_VARIABLE}")
-        return AirflowClient(options.airflow_url, token=token)
-    if options.password_file is None:
-        raise RefusedError(f"password-file is absent: --username {options.username} needs one")
-    password = read_password(options.password_file, options.username)
-    return AirflowClient(options.airflow_url, username=options.username, password=password)
-
-
-def read_password(file: Path, username: str) -> str:
-    """Read a user's password from a file: the whole text, or the user's entry of a JSON object."""
-    try:
-        text = file.read_text().strip()
-    except OSError as error:
-        raise RefusedError(f"password-file={file}: can not be read: {error.strerror}") from error
-    try:
-        passwords = json.loads(text)
-    except ValueError:
-        passwords = None
-    if isinstance(passwords, dict):
-        if username not in passwords:
-            raise RefusedError(f"password-file={file}: holds no password of {username}")
-        return str(passwords[username])
-    if not text:
-        raise RefusedError(f"password-file={file}: is empty")
-    return text
-
-
-def start_training(client: AirflowClient, model: str, params: Sequence[str] = ()) -> str:
-    """Start a training of a model and give the run's id.
-
-    :param params: `NAME=VALUE` each.
-    :raises RefusedError: unknown model or param, or the DAG is paused: nothing was started.
-    :raises AirflowError: Airflow refused a value, the login, or is away.
-    """
-    dag_id = f"{DAG_PREFIX}{model}"
-    try:
-        details = client.dag(dag_id)
-    except NotFoundError:
-        known = [each.removeprefix(DAG_PREFIX) for each in client.dag_ids(DAG_PREFIX)]
-        raise RefusedError(f"model={model!r}: unknown; {_known(model, known)}") from None
-    if details.is_paused:
-        raise RefusedError(f"{dag_id} is paused, its runs would wait: unpause it in Airflow first")
-    return client.trigger(dag_id, read_params(details, params))
-
-
-def read_params(details: DagDetails, given: Sequence[str]) -> dict[str, Any]:
-    """Read `NAME=VALUE` words after the types that the DAG declares. Whether a value is allowed, Airflow says."""
-    params: dict[str, Any] = {}
-    for word in given:
-        name, equals, text = word.partition("=")
-        if not equals:
-            raise RefusedError(f"param={word!r}: NAME=VALUE is expected")
-        if name not in details.params:
-            raise RefusedError(f"param={name!r}: unknown; {_known(name, sorted(details.params))}")
-        if name in params:
-            raise RefusedError(f"param={name!r}: given twice")
-        params[name] = _read_value(text, details.params[name].get("schema") or {})
-    return params
-
-
-def _read_value(text: str, schema: Mapping[str, Any]) -> Any:
-    types = schema.get("type", "string")
-    if "string" in ([types] if isinstance(types, str) else types):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _known(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}known are: {', '.join(known) or 'none'}"
-
-
-def run_url(client: AirflowClient, dag_id: str, run_id: str) -> str:
-    """Give the page of a run in Airflow's UI."""
-    return f"{client.url}/dags/{quote(dag_id)}/runs/{quote(run_id)}"
-
-
-def describe(event: RunEvent) -> str | None:
-    """Give a line for a person; None for what only a log needs."""
-    match event:
-        case TaskChanged(task=task):
-            tried = f" (try {task.try_number})" if task.try_number > 1 else ""
-            return f"{task.task_id}: {task.state}{tried}"
-        case PhaseChanged(text=text):
-            return f"train: {text}"
-        case ProgressMade(progress=progress):
-            return f"train: {progress_text.render(progress)}"
-        case LogWritten():
-            return None
-
-
-def has_succeeded(report: RunReport) -> bool:
-    """Tell whether a run and all its tasks succeeded. Airflow makes a run that was marked as failed a success, once its
-    teardown has succeeded."""
-    return report.state is RunState.SUCCESS and not report.failed_tasks
-
-
-def summarise(client: AirflowClient, report: RunReport) -> list[str]:
-    """Give the lines that say how a run ended; for one that failed, the end of the log of each task that failed."""
-    if has_succeeded(report) and report.job is None:
-        return [f"nothing was trained on {report.data_version}: a dry run, or tasks marked as successful by hand"]
-    if has_succeeded(report):
-        metrics = ", ".join(f"{name} {value:.4g}" for name, value in report.metrics.items()) or "no metrics"
-        version = f"{report.registered_model} version {report.model_version}" if report.model_version else "nothing"
-        return [f"trained on {report.data_version}: registered {version}; {metrics}"]
-    lines = [
-        f"{report.dag_id}, run {report.run_id}, {report.state}: {', '.join(report.failed_tasks) or 'no task'} failed"
-    ]
-    for task_id in report.failed_tasks:
-        lines.append(f"the end of the log of {task_id}:")
-        lines.extend(f"  {line}" for line in log_tail(client, report.dag_id, report.run_id, task_id))
-    return lines
-
-
-def _printer(stream: Any) -> Callable[[str], None]:
-    return lambda text: print(text, file=stream, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from gpu_training.airflow_client import AirflowError
-from gpu_training.cli import DAG_PREFIX
+from gpu_training.commands.run import DAG_PREFIX
 from sandbox.processes import read_process
 from stack import object_store, process_tree
 from stack.airflow_services import SERVICES

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import httpx
 
-from gpu_training.cli import DAG_PREFIX
+from gpu_training.commands.run import DAG_PREFIX
 from sandbox.cluster import Sandbox
 from sandbox.processes import Process, descendants, send, snapshot
 from stack.assembly import sandbox_folder

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from tests.unit.fake_airflow import PASSWORD, RUN_ID, FakeAirflow, Frame, serve
 
-from gpu_training.cli import TOKEN_VARIABLE, URL_VARIABLE, Exit, main
+from gpu_training.cli import main
+from gpu_training.commands.airflow_options import TOKEN_VARIABLE, URL_VARIABLE
+from gpu_training.commands.exits import Exit
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +36,7 @@ def test_a_training_is_started_with_params_of_the_declared_types(
     airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     params = ["--param", "rounds=5", "--param", "data_version=7", "--param", "dry_run=true"]
-    assert main(["run", "flight-delay", *params]) == Exit.TRAINED
+    assert main(["run", "flight-delay", *params]) == Exit.DONE
     assert airflow.triggered == [{"rounds": 5, "data_version": "7", "dry_run": True}]
     assert "started train_on_demand__flight-delay, run manual__" in capsys.readouterr().out
 
@@ -43,7 +45,7 @@ def test_a_training_that_was_waited_for_shows_its_progress_and_its_result(
     airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     airflow.frames = [Frame("running", {"train": ("deferred", 1)}, {"train/1": ["progress 40% step 80/200"]}), TRAINED]
-    assert main(["run", "flight-delay", "--wait"]) == Exit.TRAINED
+    assert main(["run", "flight-delay", "--wait"]) == Exit.DONE
     said = capsys.readouterr().out
     assert "train: progress 40% step 80/200\n" in said
     assert "trained on 2013-03-04: registered flight-delay version 3; rmse 17.25" in said
@@ -52,11 +54,11 @@ def test_a_training_that_was_waited_for_shows_its_progress_and_its_result(
 def test_with_json_the_standard_output_is_one_document(
     airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", "flight-delay", "--wait", "--json"]) == Exit.TRAINED
+    assert main(["run", "flight-delay", "--wait", "--json"]) == Exit.DONE
     out = capsys.readouterr().out
     document = json.loads(out)
     assert (document["state"], document["model_version"], document["gpu_seconds"]) == ("success", "3", 2.5)
-    assert main(["run", "flight-delay", "--json"]) == Exit.TRAINED
+    assert main(["run", "flight-delay", "--json"]) == Exit.DONE
     assert json.loads(capsys.readouterr().out)["run_id"] == RUN_ID
 
 
@@ -92,7 +94,7 @@ def test_a_run_that_gets_out_of_sight_was_started_so_it_is_no_refusal(
 def test_a_dry_run_does_not_pass_for_a_training(airflow: FakeAirflow, capsys: pytest.CaptureFixture[str]) -> None:
     airflow.frames = [Frame("success", {"resolve": ("success", 1), "train": ("skipped", 1)})]
     airflow.xcoms = {"resolve": XCOMS["resolve"]}
-    assert main(["run", "flight-delay", "--wait", "--param", "dry_run=true"]) == Exit.TRAINED
+    assert main(["run", "flight-delay", "--wait", "--param", "dry_run=true"]) == Exit.DONE
     assert "nothing was trained on 2013-03-04: a dry run" in capsys.readouterr().out
 
 
@@ -160,7 +162,7 @@ def test_a_password_is_read_from_a_file_of_text_or_of_airflows_own_form(
 ) -> None:
     file = tmp_path / "password"
     file.write_text(content)
-    assert main(["run", "flight-delay", "--username", "op", "--password-file", str(file)]) == Exit.TRAINED
+    assert main(["run", "flight-delay", "--username", "op", "--password-file", str(file)]) == Exit.DONE
 
 
 @pytest.mark.parametrize(
