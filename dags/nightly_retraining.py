@@ -9,6 +9,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, CronTriggerTimetable
 
+from gpu_training.core.precedence import NIGHTLY_POOL
 from gpu_training.model_files import read_model_files
 from gpu_training.pipeline import add_tasks, dag_settings
 
@@ -21,4 +22,4 @@ for model in read_model_files(MODELS).models.values():
         max_active_runs=1,
         **dag_settings(model, use="nightly"),
     ):
-        add_tasks(model, training=model.training, ref=model.data.ref)
+        add_tasks(model, training=model.training, ref=model.data.ref, pool=NIGHTLY_POOL)

@@ -2,9 +2,9 @@
 
 A test asks for the fixture `light_airflow`. What it gets:
 
-- An Airflow of the session's own: a fresh AIRFLOW_HOME with a SQLite database, nothing of the caller's AIRFLOW_…
-  variables, the project's plugins. `tests/conftest.py` makes it before any test file can import Airflow, which reads
-  its settings then.
+- An Airflow of the session's own: a fresh AIRFLOW_HOME with a SQLite database and the project's pools, nothing of the
+  caller's AIRFLOW_… variables, the project's plugins. `tests/conftest.py` makes it before any test file can import
+  Airflow, which reads its settings then.
 - A DAG folder of the test's own: :meth:`LightAirflow.write_dag` puts a DAG into it,
   :meth:`LightAirflow.take_project` the project's own DAGs and models.
 - The connections `kubernetes_gpu`, to the session's sandbox with the operator's rights and no more, and
@@ -67,10 +67,12 @@ def remove(home: Path) -> None:
 
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
-    """Make Airflow's tables, once a session."""
+    """Make Airflow's tables and the project's pools, once a session."""
+    from airflow.cli.commands.pool_command import pool_import_helper
     from airflow.utils.db import initdb
 
     initdb()
+    pool_import_helper(ROOT / "include" / "pools.json")
 
 
 def connect_cluster(patch: pytest.MonkeyPatch, kubeconfig: Path, conn_id: str = "kubernetes_gpu") -> None:

@@ -11,21 +11,23 @@ import yaml
 from sandbox.api import Api, ApiError, Document
 
 FOLDER = Path(__file__).resolve().parents[1] / "manifests"
+QUEUES = FOLDER / "queues"
+"""For a cluster with Kueue."""
 KUSTOMIZATION = "kustomization.yaml"
 NAMESPACE = "gpu-training"
 OPERATOR_ACCOUNT = "airflow"
 TOKEN_SECONDS = 365 * 24 * 3600
 
 
-def documents(namespace: str = NAMESPACE) -> Iterator[Document]:
-    """Give the manifests in the order in which they may be applied.
+def documents(namespace: str = NAMESPACE, *, folder: Path = FOLDER) -> Iterator[Document]:
+    """Give a folder's manifests in the order in which they may be applied.
 
     :param namespace: put what is in the project's namespace into this one instead. Subjects of bindings stay: the
         one Airflow then has the same rights in it.
     """
-    listed = yaml.safe_load((FOLDER / KUSTOMIZATION).read_text())["resources"]
+    listed = yaml.safe_load((folder / KUSTOMIZATION).read_text())["resources"]
     for name in listed:
-        for document in yaml.safe_load_all((FOLDER / name).read_text()):
+        for document in yaml.safe_load_all((folder / name).read_text()):
             metadata = document["metadata"]
             if document["kind"] == "Namespace":
                 metadata["name"] = namespace

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from gpu_training.airflow_client import AirflowClient, AirflowError
 from stack.airflow_settings import passwords_file
-from stack.checkout import airflow_python, cache_folder
+from stack.checkout import ROOT, airflow_python, cache_folder
 from stack.database import PROCESS, Database, save_template
 from stack.errors import StackError
 from stack.host import Host
 
-MIGRATION = "db-migrate"
+MIGRATION, POOLS = "db-migrate", "pools-import"
 API_SERVER, DAG_PROCESSOR = "api-server", "dag-processor"
 SERVICES = (API_SERVER, "scheduler-1", DAG_PROCESSOR, "triggerer-1")
 """Names of the four services. A second scheduler or triggerer is `scheduler-2` or `triggerer-2`."""
@@ -26,6 +26,7 @@ SERVICES = (API_SERVER, "scheduler-1", DAG_PROCESSOR, "triggerer-1")
 REPLICAS = ("scheduler-2", "triggerer-2")
 """What makes the two kinds that can be there more than once two of a kind."""
 
+_POOLS_FILE = ROOT / "include" / "pools.json"
 _NAME = re.compile(rf"{API_SERVER}|{DAG_PROCESSOR}|(?:scheduler|triggerer)-[1-9][0-9]*")
 
 _MIGRATE_DEADLINE_S = 300.0
@@ -39,16 +40,20 @@ def template_folder(postgresql_version: str) -> Path:
     The name changes with whatever the tables, or the files of the cluster, depend on.
     """
     airflow = importlib.metadata.version("apache-airflow-core")
-    key = json.dumps(["1", postgresql_version, airflow, platform.machine()])
+    key = json.dumps(["2", postgresql_version, airflow, platform.machine(), _POOLS_FILE.read_text()])
     return cache_folder() / "airflow-database" / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def migrate(host: Host, environment: Mapping[str, str]) -> None:
-    """Make Airflow's tables in a database that runs.
+    """Make Airflow's tables in a database that runs, and the project's pools in them.
 
-    :raises StackError: the command failed.
+    :raises StackError: a command failed.
     """
-    host.run_to_end(MIGRATION, _command("db", "migrate"), environment, deadline_s=_MIGRATE_DEADLINE_S)
+    for name, command in (
+        (MIGRATION, _command("db", "migrate")),
+        (POOLS, _command("pools", "import", str(_POOLS_FILE))),
+    ):
+        host.run_to_end(name, command, environment, deadline_s=_MIGRATE_DEADLINE_S)
 
 
 def keep_template(host: Host, database: Database, log: Path) -> None:

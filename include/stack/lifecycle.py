@@ -27,7 +27,7 @@ ADMIN = "admin"
 BACKING = (database.PROCESS, object_store.NAME, mlflow_server.NAME)
 """Names of the services that are not Airflow's."""
 
-_ONCE = (airflow_services.MIGRATION, object_store.PUBLICATION)
+_ONCE = (airflow_services.MIGRATION, airflow_services.POOLS, object_store.PUBLICATION)
 """Processes that ran to their end while the stack came up."""
 
 _DAG_DEADLINE_S = 120.0

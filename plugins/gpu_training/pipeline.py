@@ -13,6 +13,7 @@ from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import nearest
 from gpu_training.core.model import Model, parse_data_settings
 from gpu_training.core.parameters import DATA_VERSION, DRY_RUN
+from gpu_training.core.precedence import with_precedence
 from gpu_training.links import MlflowRunLink, TrainingJobLink
 from gpu_training.operators.clean_up import CleanUpOperator
 from gpu_training.operators.imported_late import ImportedLateOperator
@@ -80,16 +81,20 @@ def add_tasks(
     ref: str,
     validate_only: bool | str = False,
     parameters: Sequence[str] = (),
+    pool: str | None = None,
 ) -> None:
     """Add resolve, train, register and clean_up to the DAG that is being defined.
 
     The run's state is that of register and of clean_up, which both come after train: a clean-up that succeeds does not
     make up for a training that failed, and one that fails is not passed over, since what it left may hold GPUs.
 
-    :param training: the training document, which may hold templates.
+    :param training: the training document, which may hold templates. Where it does not speak of `priority_class`, the
+        run's type decides on that.
     :param ref: the data version asked for, or a template of it.
     :param validate_only: as GpuTrainingOperator has it.
     :param parameters: names that a run's conf may hold; any other is refused.
+    :param pool: Airflow's pool for train, which has to exist; None for its default one. The other tasks take a minute
+        and no GPU: they are in the default one always.
     """
     version = resolve.override(execution_timeout=_RESOLVE_TIMEOUT)(
         data=model.data.to_document(), ref=ref, parameters=list(parameters)
@@ -99,7 +104,7 @@ def add_tasks(
         runs="gpu_training.operators.gpu_training:GpuTrainingOperator",
         links=(MlflowRunLink(), TrainingJobLink()),
         arguments={
-            "training": dict(training),
+            "training": with_precedence(training),
             "data_version": version,
             "registered_model": model.registry.registered_model,
             "experiment": model.registry.experiment,
@@ -107,6 +112,7 @@ def add_tasks(
             "mlflow_conn_id": model.registry.conn_id,
             "validate_only": validate_only,
         },
+        pool=pool,
     )
     registered = register.override(execution_timeout=_REGISTER_TIMEOUT)(
         trained=train.output,  # type: ignore[arg-type]  # becomes the mapping on the worker

@@ -95,6 +95,14 @@ def test_nightly_runs_are_due_by_the_clock_of_a_named_zone_one_at_a_time(dag: An
     assert dag.max_active_runs == 1
 
 
+@every_dag
+def test_a_nightly_training_is_in_its_pool_and_nothing_else_waits_on_a_pool(dag: Any) -> None:
+    nightly = dag.dag_id.startswith("nightly_retraining__")
+    pools = {task.task_id: task.pool for task in dag.tasks}
+    usual = dict.fromkeys(("resolve", "register", "clean_up"), "default_pool")
+    assert pools == {**usual, "train": "gpu_nightly" if nightly else "default_pool"}
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_on_demand_is_not_scheduled_and_nightly_has_no_form(dagbag: Any, model: str) -> None:
     assert dagbag.dags[f"train_on_demand__{model}"].schedule is None
