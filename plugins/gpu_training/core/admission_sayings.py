@@ -1,0 +1,108 @@
+"""What the API server says when it makes no pod, and what it means; quotas that are used up are read elsewhere."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.sayings import says
+
+_USAGE: Final = (
+    r"(?P<bound>[Mm]aximum|[Mm]inimum) (?P<resource>\S{1,317}) usage per (?P<kind>\w{1,40}) is (?P<limit>[^\s,]{1,40}?)"
+)
+
+REFUSALS: Final = (
+    says(
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request(?:: (?P<words>.{1,400}))?',
+        Cause.ADMISSION_DENIED,
+        Cure.NEVER,
+        "Admission webhook {webhook} denies the pod: {words}",
+        "Change the training or its template to what {webhook} demands, or ask whoever runs it.",
+    ),
+    says(
+        r"ValidatingAdmissionPolicy '(?P<policy>[^']{1,253})'(?: with binding '(?P<binding>[^']{1,253})')?"
+        r" denied request: (?P<words>.{1,400})",
+        Cause.ADMISSION_DENIED,
+        Cure.NEVER,
+        "Policy {policy} denies the pod: {words}",
+        "Change the training or its template to what policy {policy} demands, or ask whoever runs the cluster.",
+    ),
+    says(
+        r'failed calling webhook "(?P<webhook>[^"]{1,253})"[:;] (?P<words>.{1,400})',
+        Cause.WEBHOOK_UNREACHABLE,
+        Cure.TRANSIENT,
+        "Admission webhook {webhook} can not be asked: {words}",
+        "Wait; if it stays so, whoever runs {webhook} has to bring it back.",
+    ),
+    says(
+        r"failed quota: (?P<quota>[^\s:]{1,253}): must specify (?P<missing>.{1,400})",
+        Cause.QUOTA_NEEDS_RESOURCES,
+        Cure.NEVER,
+        "Quota {quota} counts only pods whose containers all say what they ask for; missing: {missing}",
+        "Give every container of the training and its template requests and limits, or a LimitRange with defaults.",
+    ),
+    says(
+        _USAGE + r", but (?:limit|request) is (?P<asked>[^\s,\]]{1,40}?)\.?(?=[\s,\]]|$)",
+        Cause.LIMIT_RANGE,
+        Cure.NEVER,
+        "A LimitRange of the namespace has a {bound} of {limit} {resource} per {kind}, and {asked} is asked for.",
+        "Change {resource} of the training to what the LimitRange allows, or have it changed.",
+    ),
+    says(
+        _USAGE + r"\. {1,3}No (?P<field>limit|request) is specified",
+        Cause.LIMIT_RANGE,
+        Cure.NEVER,
+        "A LimitRange of the namespace has a {bound} of {limit} {resource} per {kind}, and no {field} is given.",
+        "Give every container of the training and its template a {field} of {resource}.",
+    ),
+    says(
+        r"(?P<resource>\S{1,317}) max limit to request ratio per (?P<kind>\w{1,40}) is (?P<limit>[^\s,]{1,40})",
+        Cause.LIMIT_RANGE,
+        Cure.NEVER,
+        "A LimitRange of the namespace lets the limit of {resource} be at most {limit} times its request per {kind}.",
+        "Bring requests and limits of {resource} closer together, or have the LimitRange changed.",
+    ),
+    says(
+        r'violates PodSecurity "(?P<level>[^"]{1,100})": (?P<words>.{1,400})',
+        Cause.POD_SECURITY,
+        Cure.NEVER,
+        "The namespace's Pod Security level {level} forbids the pod: {words}",
+        "Set what it names in the training's template, or have the namespace's level changed.",
+    ),
+    says(
+        r"unable to validate against any security context constraint: (?P<words>.{1,400})",
+        Cause.POD_SECURITY,
+        Cure.NEVER,
+        "No security context constraint of the cluster allows the pod: {words}",
+        "Set what it names in the training's template, or have a constraint granted to the service account.",
+    ),
+    # The first seconds of a namespace: its controller makes this account.
+    says(
+        r"error looking up service account (?P<namespace>[^\s/]{1,63})/default: .{0,100}not found",
+        Cause.SERVICE_ACCOUNT_MISSING,
+        Cure.TRANSIENT,
+        "Namespace {namespace} has no service account `default` yet.",
+        "Wait; Kubernetes makes it within seconds of the namespace.",
+    ),
+    says(
+        r"error looking up service account (?P<namespace>[^\s/]{1,63})/(?P<account>[^\s:]{1,253})",
+        Cause.SERVICE_ACCOUNT_MISSING,
+        Cure.NEVER,
+        "Service account {account} does not exist in namespace {namespace}.",
+        "Create it, or correct `service_account` of the training.",
+    ),
+    says(
+        r'RuntimeClass "(?P<name>[^"]{1,253})" not found',
+        Cause.RUNTIME_CLASS_MISSING,
+        Cure.NEVER,
+        "RuntimeClass {name} does not exist in the cluster.",
+        "Take it out of the training, or have it installed (for GPUs the operator of their vendor brings it).",
+    ),
+    says(
+        r"no PriorityClass with name (?P<name>\S{1,253}) was found",
+        Cause.PRIORITY_CLASS_MISSING,
+        Cure.NEVER,
+        "PriorityClass {name} does not exist in the cluster.",
+        "Create it, or correct `priority_class` of the training.",
+    ),
+)

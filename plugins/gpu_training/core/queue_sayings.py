@@ -1,0 +1,130 @@
+"""What Kueue says of a Workload that it does not admit, and what it means. Kueue 0.9 to 0.19.
+
+https://github.com/kubernetes-sigs/kueue/tree/main/pkg/controller/core and .../pkg/scheduler
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.sayings import says
+
+DEACTIVATIONS: Final = (
+    says(
+        r"maximum number of re-?queu(?:e|ing) retries|RequeuingLimitExceeded",
+        Cause.QUEUE_DEACTIVATED,
+        Cure.NEVER,
+        "The queue has given the training up: its pods were not ready in time, too often.",
+        "Find out why they did not start, then set `active` of its Workload to true, or start the training anew.",
+    ),
+    says(
+        r"maximum execution time|MaximumExecutionTimeExceeded",
+        Cause.QUEUE_DEACTIVATED,
+        Cure.NEVER,
+        "The queue has ended the training: it ran longer than the queue lets it.",
+        "Have the Workload's maximum execution time raised, or train less.",
+    ),
+    says(
+        r"[Aa]dmission check\(s\): (?P<checks>[^\s,]{1,253}(?:,[^\s,]{1,253}){0,8}), were rejected",
+        Cause.QUEUE_DEACTIVATED,
+        Cure.NEVER,
+        "The queue has given the training up: admission check {checks} was rejected.",
+        "Ask whoever runs that check; `kubectl describe workload` has its words.",
+    ),
+    says(
+        r"deactivated due to (?P<why>.{1,300})",
+        Cause.QUEUE_DEACTIVATED,
+        Cure.NEVER,
+        "The queue has put the training out: {why}",
+        "Remove the reason, then set `active` of its Workload to true, or start the training anew.",
+    ),
+)
+
+EVICTIONS: Final = (
+    says(
+        r"^Preempted .{0,300}due to (?P<why>prioritization|reclamation|[Ff]air [Ss]haring)",
+        Cause.QUEUE_PREEMPTED,
+        Cure.WAITING,
+        "The training gave way to another workload ({why}) and waits again in {where}{short}.",
+        "Wait; a higher priority, or less that is borrowed from other queues, makes it rarer.",
+    ),
+    says(
+        r"^Preempted ",
+        Cause.QUEUE_PREEMPTED,
+        Cure.WAITING,
+        "The training gave way to another workload and waits again in {where}{short}.",
+        "Wait; a higher priority, or less that is borrowed from other queues, makes it rarer.",
+    ),
+    says(
+        r"^PodsReadyTimeout ",
+        Cause.QUEUED,
+        Cure.WAITING,
+        "The queue took the training back because its pods were not ready in time; it waits again in {where}{short}.",
+        "Find out why its pods did not start: image, volumes, nodes; the queue gives up after some tries.",
+    ),
+    says(
+        r"^(?:ClusterQueueStopped|LocalQueueStopped) ",
+        Cause.QUEUE_MISSING,
+        Cure.WAITING,
+        "Queue {queue}, or the cluster queue behind it, is stopped, and the training was taken back.",
+        "Wait until it is resumed; ask whoever runs the queue.",
+    ),
+    says(
+        r"^NodeFailures ",
+        Cause.QUEUED,
+        Cure.TRANSIENT,
+        "The queue took the training back because a node failed; it waits again in {where}{short}.",
+        "Wait.",
+    ),
+)
+
+_MISSING: Final = "Create it, or correct the training's queue."
+
+REFUSALS: Final = (
+    says(
+        r"^LocalQueue (?P<name>\S{1,253}) (?:doesn't exist|is terminating or missing)",
+        Cause.QUEUE_MISSING,
+        Cure.NEVER,
+        "LocalQueue {name} does not exist in the namespace.",
+        _MISSING,
+    ),
+    says(
+        r"^ClusterQueue (?P<name>\S{1,253}) (?:doesn't exist|not found|is terminating or missing)",
+        Cause.QUEUE_MISSING,
+        Cure.NEVER,
+        "ClusterQueue {name}, behind queue {queue}, does not exist.",
+        "Ask whoever runs the queues to create it, or name another queue in the training.",
+    ),
+    says(
+        r"^(?P<kind>LocalQueue|ClusterQueue) (?P<name>\S{1,253}) is (?P<state>inactive|stopped)",
+        Cause.QUEUE_MISSING,
+        Cure.WAITING,
+        "{kind} {name} is {state} and admits nothing.",
+        "Wait until it is active again; `kubectl describe` of it says why, and whoever runs the queues can change it.",
+    ),
+    says(
+        r"resource (?P<resource>\S{1,317}) unavailable in ClusterQueue",
+        Cause.QUEUE_LACKS_RESOURCE,
+        Cure.NEVER,
+        "The cluster queue behind queue {queue} has no quota for {resource}.",
+        "Name a queue that has {resource}, or have it added to the cluster queue.",
+    ),
+    says(
+        r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}),"
+        r" previously considered podsets requests \((?P<before>[^)]{1,40})\) \+ current podset request"
+        r" \((?P<asked>[^)]{1,40})\) > maximum capacity \((?P<most>[^)]{1,40})\)",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} can never admit the training: {asked} {resource} asked, and flavor {flavor} has at most {most}.",
+        "Ask for no more than {most} {resource}, or have the queue's quota or borrowing limit raised.",
+    ),
+    says(
+        r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}),"
+        r" request > maximum capacity \((?P<asked>[^\s)]{1,40}) > (?P<most>[^\s)]{1,40})\)",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} can never admit the training: {asked} {resource} asked, and flavor {flavor} has at most {most}.",
+        "Ask for no more than {most} {resource}, or have the queue's quota or borrowing limit raised.",
+    ),
+)
