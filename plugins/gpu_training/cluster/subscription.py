@@ -1,4 +1,4 @@
-"""What one subscriber of the shared watch sees of its Job."""
+"""What one subscriber of the shared watch sees of its Job, and of what is around it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from gpu_training.cluster.connection import Document
+from gpu_training.cluster.lookout import Lookout
 from gpu_training.cluster.reflector import slim
 from gpu_training.core.events import JobReference
 from gpu_training.core.observation import Observation, observe
+from gpu_training.core.surroundings import Surroundings
 
 
 class Subscription:
-    """What one subscriber sees of one Job."""
+    """What one subscriber sees of one Job.
 
-    def __init__(self, job: JobReference) -> None:
+    :param lookout: of the Job's namespace, shared with all other subscribers.
+    """
+
+    def __init__(self, job: JobReference, lookout: Lookout) -> None:
         self.job = job
+        self.lookout = lookout
         self.trouble: str | None = None
         """Why the API server can not be watched now; None while it can."""
         self.jobs_trouble: str | None = None
@@ -37,6 +43,25 @@ class Subscription:
     def observe(self) -> Observation:
         """Give what is known now."""
         return observe(self.document, self.pods.values(), gone_pods=self.gone_pods.values(), gone=self.gone)
+
+    def look_around(self, waits: bool) -> None:
+        """Say whether the training waits: while it does, it can look around, and is woken by what concerns it there.
+
+        May be said again at any time; who leaves the watch waits no longer.
+        """
+        if waits:
+            self.lookout.begin(self)
+        else:
+            self.lookout.end(self)
+
+    def around(self) -> Surroundings:
+        """Give what is known around the training now, and of Events those about its Job, its pods and its workload,
+        and about what is neither."""
+        return self.lookout.around({self.job.uid, *self.pods, *self.gone_pods})
+
+    def concerns(self, uid: str) -> bool:
+        """Whether a UID is that of its Job or of one of its pods."""
+        return uid == self.job.uid or uid in self.pods
 
     async def changed(self, timeout: float | None = None) -> None:
         """Return when something is new since the last call, or after `timeout` seconds."""

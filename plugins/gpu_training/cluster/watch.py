@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from gpu_training.cluster.connection import Cluster, ClusterAddress, Document
 from gpu_training.cluster.jobs import JOB_UID_LABEL, jobs_path, pods_path, read_job
+from gpu_training.cluster.lookout import Lookout
 from gpu_training.cluster.reflector import Reflector, slim
 from gpu_training.cluster.subscription import Subscription
 from gpu_training.core.errors import GpuTrainingError
@@ -38,6 +39,7 @@ class SharedWatch:
         self.log_cluster = Cluster(address)
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._jobs: dict[str, Document] = {}
+        self._lookout = Lookout(address, namespace, self._jobs.get)
         self._pods: dict[str, dict[str, Document]] = {}
         self._missing: set[str] = set()
         self._look = asyncio.Event()
@@ -46,7 +48,8 @@ class SharedWatch:
         self._job_reflector = Reflector(
             self.cluster,
             jobs_path(namespace),
-            selector,
+            {"labelSelector": selector},
+            take=slim,
             changed=self._job_changed,
             removed=self._job_removed,
             listed=self._on_listed,
@@ -55,7 +58,8 @@ class SharedWatch:
         self._pod_reflector = Reflector(
             self.cluster,
             pods_path(namespace),
-            f"{selector},{JOB_UID_LABEL}",
+            {"labelSelector": f"{selector},{JOB_UID_LABEL}"},
+            take=slim,
             changed=self._pod_changed,
             removed=self._pod_removed,
             listed=self._on_listed,
@@ -82,7 +86,7 @@ class SharedWatch:
         watch = watches.get(key)
         if watch is None:
             watch = watches[key] = cls(address, job.namespace, deployment)
-        subscription = Subscription(job)
+        subscription = Subscription(job, watch._lookout)
         watch._add(subscription)
         try:
             await watch._wait_listed(subscription)
@@ -104,6 +108,7 @@ class SharedWatch:
 
     def _drop(self, subscription: Subscription) -> bool:
         uid = subscription.job.uid
+        self._lookout.end(subscription)
         rest = self._subscriptions[uid]
         rest.remove(subscription)
         if not rest:
@@ -115,6 +120,7 @@ class SharedWatch:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._lookout.close()
         await self.cluster.close()
         await self.log_cluster.close()
 
@@ -211,11 +217,11 @@ class SharedWatch:
     def _watchers_of(self, pod: Document) -> Iterator[Subscription]:
         yield from self._subscriptions.get(_job_uid(pod), ())
 
-    def _tell_trouble(self, kind: str, trouble: str | None) -> None:
+    def _tell_trouble(self, kind: str, trouble: Exception | None) -> None:
         if trouble is None:
             self._troubles.pop(kind, None)
         else:
-            self._troubles[kind] = trouble
+            self._troubles[kind] = str(trouble)
         now = next(iter(self._troubles.values()), None), self._troubles.get("jobs")
         for subscriptions in self._subscriptions.values():
             for subscription in subscriptions:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.cluster.api_server import ScriptedApi
 
 from gpu_training.cluster.connection import Cluster, ClusterAddress
-from gpu_training.cluster.reflector import Reflector
+from gpu_training.cluster.reflector import Reflector, slim
 
 pytestmark = pytest.mark.unit
 
@@ -50,7 +50,7 @@ class Mirror:
     def __init__(self) -> None:
         self.told: list[tuple[str, str, str]] = []
         self.documents: dict[str, dict[str, Any]] = {}
-        self.troubles: list[str | None] = []
+        self.troubles: list[Exception | None] = []
 
     def follow(self, until: Callable[[], bool]) -> None:
         """Run a reflector until something holds."""
@@ -67,7 +67,8 @@ class Mirror:
                 reflector = Reflector(
                     cluster,
                     PATH,
-                    "a=b",
+                    {"labelSelector": "a=b"},
+                    take=slim,
                     changed=changed,
                     removed=removed,
                     listed=lambda: self.told.append(("listed", "", "")),

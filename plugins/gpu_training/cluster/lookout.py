@@ -1,0 +1,158 @@
+"""What is around the trainings of a namespace, for all of those that wait: watched while one does, and at no cost
+otherwise.
+
+How many requests that takes does not depend on how many trainings wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Final, Protocol
+
+from gpu_training.cluster.collections_around import JobOf
+from gpu_training.cluster.connection import Cluster, ClusterAddress
+from gpu_training.cluster.sights import Sights
+from gpu_training.core.surroundings import Surroundings
+
+log = logging.getLogger(__name__)
+
+LINGER_S: Final = 120.0
+"""The watches stay open for so long after the last training has ceased to wait: another one may begin to, and lists are
+what is dear."""
+_GATHER_S: Final = 0.3
+"""News of many nodes come together."""
+_LEAST_BETWEEN_S: Final = 2.0
+_BETWEEN_EACH_S: Final = 0.2
+"""Each training that is woken thinks anew; with hundreds of them that must not happen at every breath of a node."""
+_NOBODY: Final = Surroundings(hidden=("surroundings: nobody looks at them",))
+
+
+class Looker(Protocol):
+    """A training that may wait."""
+
+    def concerns(self, uid: str) -> bool:
+        """Whether a UID is that of its Job or of one of its pods."""
+        ...
+
+    def notify(self) -> None:
+        """Wake it."""
+        ...
+
+
+class Lookout:
+    """Looks around in one namespace of one API server. Belongs to an event loop.
+
+    A looker is woken at once by an Event about its Job or pods, by news of its Kueue Workload, and by another position
+    in its queue; by nodes, and by what becomes known or unknown, within seconds.
+
+    :param job_of: gives the document of one of our Jobs by its UID, where it is known.
+    """
+
+    def __init__(self, address: ClusterAddress, namespace: str, job_of: JobOf) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._job_of = job_of
+        self._lookers: dict[Looker, None] = {}
+        self._sights: Sights | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ended: set[asyncio.Task[None]] = set()
+        self._linger: asyncio.TimerHandle | None = None
+        self._waking: asyncio.TimerHandle | None = None
+        self._woken_at = float("-inf")
+
+    def begin(self, who: Looker) -> None:
+        """Look around for a training that waits, until :meth:`end`; again is no harm."""
+        if who in self._lookers:
+            return
+        self._lookers[who] = None
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._task is None:
+            # A connection pool of its own: the watches of Jobs and pods never wait for it.
+            cluster = Cluster(self._address)
+            self._sights = Sights(
+                cluster, self._namespace, job_of=self._job_of, told=self._on_told, stirred=self._on_stirred
+            )
+            # In a context of its own: it outlives the training that happens to come first, and what it logs is not of
+            # that one's task.
+            self._task = asyncio.get_running_loop().create_task(
+                _look(cluster, self._sights), context=contextvars.Context()
+            )
+
+    def end(self, who: Looker) -> None:
+        """Look around no longer for a training; again, or for one that never began, is no harm."""
+        if who not in self._lookers:
+            return
+        del self._lookers[who]
+        if not self._lookers:
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, self._stop)
+
+    @contextmanager
+    def looking(self, who: Looker) -> Iterator[None]:
+        """Look around for a training within the block."""
+        self.begin(who)
+        try:
+            yield
+        finally:
+            self.end(who)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that can be known is known: each collection was listed or refused once."""
+        return self._sights is not None and self._sights.is_settled
+
+    def around(self, uids: Collection[str] | None = None) -> Surroundings:
+        """Give what is known now, at little cost.
+
+        :param uids: of Jobs and pods: of the Events about Jobs, pods and Workloads only theirs are given; None wants
+            all.
+        """
+        return self._sights.around(uids) if self._sights is not None else _NOBODY
+
+    async def close(self) -> None:
+        """End every watch."""
+        for timer in (self._linger, self._waking):
+            if timer is not None:
+                timer.cancel()
+        self._linger = self._waking = None
+        self._lookers.clear()
+        self._stop()
+        await asyncio.gather(*self._ended, return_exceptions=True)
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._ended.add(self._task)
+            self._task.add_done_callback(self._ended.discard)
+        self._task = self._sights = self._linger = None
+
+    def _on_told(self, uid: str) -> None:
+        for looker in self._lookers:
+            if looker.concerns(uid):
+                looker.notify()
+
+    def _on_stirred(self) -> None:
+        if self._waking is None:
+            between = max(_LEAST_BETWEEN_S, _BETWEEN_EACH_S * len(self._lookers))
+            pause = max(_GATHER_S, self._woken_at + between - monotonic())
+            self._waking = asyncio.get_running_loop().call_later(pause, self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        self._woken_at = monotonic()
+        for looker in self._lookers:
+            looker.notify()
+
+
+async def _look(cluster: Cluster, sights: Sights) -> None:
+    async with cluster:
+        try:
+            await sights.run()
+        except Exception:  # of whatever kind: a training goes on, whether or not anything is seen around it
+            log.exception("the look around a namespace broke in a way that is not foreseen")
