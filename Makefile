@@ -71,8 +71,11 @@ bench-sandbox: .venv/.installed ## the sandbox: up, memory, down, what is left; 
 bench-scale: .venv/.installed ## 1,000 and 5,000 nodes, 5,000 pods; half an hour. ARGS="--nodes 1000"
 	$(BIN)/python -m bench.scale $(ARGS)
 
+bench-pending: .venv/.installed ## why a training waits: how soon each cause is told, and the cost with 5,000 nodes; ten minutes, alone
+	$(BIN)/python -m bench.pending $(ARGS)
+
 bench-waste: .venv/.installed ## GPU-seconds wasted by ours, the stock operator, and that one tuned. ARGS="--rows host-oom,cleared"
 	$(BIN)/python -m bench.waste $(ARGS)
 
 .PHONY: help faults install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test cases wheel clean \
-	bench-detect bench-demo bench-sandbox bench-scale bench-waste
+	bench-detect bench-demo bench-pending bench-sandbox bench-scale bench-waste

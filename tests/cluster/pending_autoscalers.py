@@ -13,18 +13,17 @@ from functools import partial
 from typing import Final
 
 from tests.cluster.pending_scene import DEADLINE_S, Scene
+from tests.cluster.pending_setting import CLUSTER_AUTOSCALER, KARPENTER
 from tests.cluster.pending_situation import waiting
 
 from gpu_training.core.pending_cause import Cause, Cure
 from sandbox.api import Document
 from sandbox.waiting import wait_for
 
-CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
-KARPENTER: Final = "karpenter"
-
 
 def _told(source: str, reason: str, message: str, kind: str, scene: Scene, job: Document) -> None:
-    pod = scene.wait_for_pod(job["metadata"]["name"], phase="Pending")
+    metadata = job["metadata"]
+    pod = scene.wait_for_pod(metadata["name"], phase="Pending", namespace=metadata["namespace"])
     scene.tell(pod, source=source, reason=reason, message=message, kind=kind)
 
 
@@ -38,6 +37,7 @@ AUTOSCALED: Final = {
             "scaling up",
             Cause.AUTOSCALER_SCALING_UP,
             Cure.TRANSIENT,
+            namespace=CLUSTER_AUTOSCALER,
             pool="nowhere",
             then=_by(CLUSTER_AUTOSCALER, "TriggeredScaleUp", "pod triggered scale-up: [{gpu-pool 0->1 (max: 3)}]"),
             says=("gpu-pool",),
@@ -46,6 +46,7 @@ AUTOSCALED: Final = {
             "at its maximum",
             Cause.AUTOSCALER_AT_MAXIMUM,
             Cure.WAITING,
+            namespace=CLUSTER_AUTOSCALER,
             pool="taken",
             then=_by(
                 CLUSTER_AUTOSCALER, "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached"
@@ -55,6 +56,7 @@ AUTOSCALED: Final = {
             "no group would fit",
             Cause.LABEL_NOT_MATCHED,
             Cure.NEVER,
+            namespace=CLUSTER_AUTOSCALER,
             pool="nowhere",
             then=_by(
                 CLUSTER_AUTOSCALER,
@@ -68,6 +70,7 @@ AUTOSCALED: Final = {
             "node on its way",
             Cause.AUTOSCALER_SCALING_UP,
             Cure.TRANSIENT,
+            namespace=KARPENTER,
             pool="nowhere",
             then=_by(KARPENTER, "Nominated", "Pod should schedule on: nodeclaim/gpu-x7k2p"),
             says=("gpu-x7k2p",),
@@ -76,6 +79,7 @@ AUTOSCALED: Final = {
             "limits reached",
             Cause.AUTOSCALER_AT_MAXIMUM,
             Cure.WAITING,
+            namespace=KARPENTER,
             pool="taken",
             then=_by(
                 KARPENTER,
@@ -88,6 +92,7 @@ AUTOSCALED: Final = {
             "incompatible with every pool",
             Cause.LABEL_NOT_MATCHED,
             Cure.NEVER,
+            namespace=KARPENTER,
             pool="nowhere",
             then=_by(
                 KARPENTER,

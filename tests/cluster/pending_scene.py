@@ -96,6 +96,14 @@ class Scene:
         made: Document = self.sandbox.api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
         return made
 
+    def delete(self, job: Document) -> None:
+        """Delete a Job, and return once its pods are gone."""
+        metadata = job["metadata"]
+        path = f"/apis/batch/v1/namespaces/{metadata['namespace']}/jobs/{metadata['name']}"
+        self.sandbox.api.request("DELETE", path, {"propagationPolicy": "Background"})
+        gone = f"the end of the pods of {metadata['name']}"
+        wait_for(lambda: not self.pods_of(metadata["name"], metadata["namespace"]), DEADLINE_S, gone)
+
     def pods_of(self, job: str, namespace: str = MAIN) -> list[Document]:
         query = f"labelSelector=batch.kubernetes.io/job-name={job}"
         found: list[Document] = self.get(f"/api/v1/namespaces/{namespace}/pods?{query}")["items"]

@@ -19,6 +19,7 @@ from sandbox.faults import access, nodes
 from sandbox.faults.pods import refuse_image, slow_image
 from sandbox.kueue import ClusterQueue, Flavor, LocalQueue, Preempt, Priority
 from sandbox.kwok import PodLife
+from sandbox.lifecycle import NodeLifecycle
 from sandbox.nodes import NodeRequest
 from sandbox.ports import HOST, free_ports
 from sandbox.waiting import wait_for
@@ -26,7 +27,10 @@ from sandbox.waiting import wait_for
 FULL: Final = "quota-full"
 UNLIMITED: Final = "quota-needs-limits"
 RANGED: Final = "ranged"
-NAMESPACES: Final = (MAIN, FULL, UNLIMITED, RANGED)
+CLUSTER_AUTOSCALER: Final = "cluster-autoscaler"
+KARPENTER: Final = "karpenter"
+"""Each autoscaler has a namespace of its name, in which only its own events are."""
+NAMESPACES: Final = (MAIN, FULL, UNLIMITED, RANGED, CLUSTER_AUTOSCALER, KARPENTER)
 
 KUBELET: Final = "kubelet"
 PRESSED: Final = "pressed"
@@ -38,6 +42,10 @@ WEBHOOK: Final = "costs.example.com"
 GONE_WEBHOOK: Final = "gone.example.com"
 POLICY: Final = "teams.example.com"
 POLICY_WORDS: Final = "a pod names its team"
+
+
+LIFECYCLE: Final = NodeLifecycle(lease_s=20, status_s=2, monitor_period_s=1, monitor_grace_s=15)
+"""A lost node is missed after fifteen seconds; less would have a busy machine miss others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +96,8 @@ IMAGE_WORDS: Final[Mapping[str, str]] = {
 SLOW_IMAGE: Final = "registry.example.com/slow"
 
 
-def lose_node(scene: Scene) -> None:
-    """Have the node controller miss a node; it takes the cluster's grace period."""
-    kwok.lose_nodes(scene.sandbox, ["lost-1"])
+def await_lost_node(scene: Scene) -> None:
+    """Wait until the node controller misses the lost node; it takes the cluster's grace period."""
 
     def is_missed() -> bool:
         conditions = scene.get("/api/v1/nodes/lost-1")["status"]["conditions"]
@@ -100,13 +107,14 @@ def lose_node(scene: Scene) -> None:
 
 
 def add_nodes(scene: Scene) -> None:
-    """Add all pools, and put those nodes out of order that are to be but for the lost one."""
+    """Add all pools, and put those nodes out of order that are to be; the lost one is not missed yet."""
     for pool in POOLS:
         labels = {"workload": "gpu-training", "pool": pool.name, **pool.labels}
         amounts = {"gpus": pool.gpus, "cpu": "8", "memory": "8Gi"}
         kwok.add_nodes(scene.sandbox, 1, name=pool.name, labels=labels, taints=pool.taints, **amounts)
     for name in (KUBELET, PRESSED):
         scene.sandbox.add_node(NodeRequest(name=f"{name}-1", gpus=40, cpu="8", labels={"pool": name}, taints=()))
+    kwok.lose_nodes(scene.sandbox, ["lost-1"])
     nodes.cordon_node(scene.sandbox, "cordoned-1")
     nodes.drop_gpus(scene.sandbox, "dropped-1")
     nodes.press_node(scene.sandbox, f"{PRESSED}-1", "DiskPressure")
@@ -252,3 +260,15 @@ def add_holders(scene: Scene) -> None:
     scene.hold(
         "gives-way-slowly", pool="yielding", priorityClassName="nightly", life=slow, terminationGracePeriodSeconds=600
     )
+
+
+def set_up(scene: Scene, webhook: DenyingWebhook) -> None:
+    """Add everything but the namespaces, which are there."""
+    add_nodes(scene)
+    add_classes(scene)
+    add_admission(scene, webhook)
+    add_volumes(scene)
+    attach_volume(scene)
+    add_holders(scene)
+    add_queues(scene)
+    await_lost_node(scene)

@@ -1,0 +1,108 @@
+"""From a cause's beginning to the report that tells it, for each cause made for real."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.cluster import pending_autoscalers, pending_setting
+from tests.cluster.admission_webhook import DenyingWebhook
+from tests.cluster.pending_autoscalers import AUTOSCALED, CLUSTER_AUTOSCALER, KARPENTER
+from tests.cluster.pending_causes import SITUATIONS
+from tests.cluster.pending_eyes import Eyes
+from tests.cluster.pending_scene import Scene, training
+from tests.cluster.pending_situation import Situation
+
+from gpu_training.core.pending_cause import Cause
+from sandbox.api import Document
+from sandbox.cluster import Sandbox
+from sandbox.errors import SandboxError
+from sandbox.faults import programs
+from sandbox.waiting import wait_for
+
+DEADLINE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How soon a cause was told.
+
+    :param seconds: from before whatever made the training wait; None: it was not told.
+    :param told: the cause that was told last.
+    """
+
+    situation: str
+    cause: Cause
+    seconds: float | None
+    told: str = ""
+
+
+def measure(folder: Path) -> list[Latency]:
+    """Make every situation, one after another, in a cluster of its own."""
+    sandbox = Sandbox.up(folder, nodes=(), lifecycle=pending_setting.LIFECYCLE, owner_pid=os.getpid())
+    scene = Scene(sandbox)
+    try:
+        pending_setting.add_namespaces(scene)
+        with DenyingWebhook(sandbox) as webhook, Eyes(sandbox.operator_kubeconfig) as eyes:
+            found = [_bare(scene, eyes)]
+            pending_setting.set_up(scene, webhook)
+            found += [_told(scene, eyes, situation) for situation in SITUATIONS]
+            found += _of_programs(scene, eyes)
+        presence: dict[str, Callable[[Scene], None]] = {
+            CLUSTER_AUTOSCALER: pending_autoscalers.add_cluster_autoscaler,
+            KARPENTER: pending_autoscalers.add_karpenter,
+        }
+        for name, add in presence.items():
+            add(scene)
+            with Eyes(sandbox.operator_kubeconfig) as eyes:
+                found += [_told(scene, eyes, situation) for situation in AUTOSCALED[name]]
+        return found
+    finally:
+        sandbox.down()
+
+
+def _told(scene: Scene, eyes: Eyes, situation: Situation) -> Latency:
+    return _timed(eyes, situation.name, situation.cause, partial(situation.make, scene))
+
+
+def _timed(eyes: Eyes, name: str, cause: Cause, make: Callable[[], Document]) -> Latency:
+    began = time.monotonic()
+    sight = eyes.follow(make())
+    try:
+        at = wait_for(lambda: sight.told_at(cause), DEADLINE_S, name)
+    except SandboxError:
+        return Latency(
+            situation=name, cause=cause, seconds=None, told=sight.report.cause if sight.report else "nothing"
+        )
+    return Latency(situation=name, cause=cause, seconds=at - began)
+
+
+def _bare(scene: Scene, eyes: Eyes) -> Latency:
+    made: list[Document] = []
+
+    def make() -> Document:
+        made.append(scene.create(training("no-nodes")))
+        return made[0]
+
+    latency = _timed(eyes, "no node offers a GPU", Cause.NO_GPU_NODES, make)
+    scene.delete(made[0])
+    return latency
+
+
+def _of_programs(scene: Scene, eyes: Eyes) -> list[Latency]:
+    """Have scheduler and controller manager do nothing, one after the other."""
+    found = []
+    for program, cause in (
+        ("kube-scheduler", Cause.SCHEDULER_SILENT),
+        ("kube-controller-manager", Cause.CONTROLLER_NOT_RUNNING),
+    ):
+        programs.pause_program(scene.sandbox, program)
+        job = training(f"without-{program}", pool="free")
+        found.append(_timed(eyes, f"{program} does nothing", cause, partial(scene.create, job)))
+        programs.resume_program(scene.sandbox, program)
+        scene.wait_for_pod(f"without-{program}", phase="Running")
+    return found

@@ -1,0 +1,131 @@
+"""Watches trainings as the trigger does, by the shared watch and its lookout, and diagnoses them, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from gpu_training.core.pending import diagnose
+from tests.cluster.pending_scene import DEPLOYMENT
+
+from gpu_training.cluster.connection import ClusterAddress
+from gpu_training.cluster.watch import SharedWatch
+from gpu_training.core.events import JobReference
+from gpu_training.core.pending_cause import Cause
+from gpu_training.core.pending_report import Report
+from gpu_training.core.pod_demand import demand_of
+from sandbox.api import Document
+from sandbox.waiting import wait_for
+
+LOOK_S = 0.5
+"""Longest pause between two diagnoses: some causes are told by a silence."""
+
+
+@dataclass
+class Sight:
+    """What was seen of a training.
+
+    :ivar reports: each that differs from the one before, with the time by :func:`time.monotonic`; None: nothing waits.
+    :ivar processor_s: processor time of each diagnosis.
+    """
+
+    reports: list[tuple[float, Report | None]] = field(default_factory=list)
+    processor_s: list[float] = field(default_factory=list)
+
+    @property
+    def report(self) -> Report | None:
+        """The newest one."""
+        return self.reports[-1][1] if self.reports else None
+
+    def told_at(self, cause: Cause) -> float | None:
+        """Give when a cause was told first, and was told from then on; None when it is not told now."""
+        at = None
+        for when, report in self.reports:
+            at = None if report is None or report.cause is not cause else at or when
+        return at
+
+
+class Eyes:
+    """Follows any number of Jobs.
+
+    :param kubeconfig: of the account that looks.
+    """
+
+    def __init__(self, kubeconfig: Path, *, look_s: float = LOOK_S) -> None:
+        self.sights: dict[str, Sight] = {}
+        self._address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
+        self._look_s = look_s
+        self._loop = asyncio.new_event_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._thread = threading.Thread(target=self._loop.run_forever, name="eyes", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._do(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def follow(self, job: Document) -> Sight:
+        """Watch a Job from now on."""
+        sight = self.sights[job["metadata"]["uid"]] = Sight()
+        self._do(self._begin(job, sight))
+        return sight
+
+    def await_report(self, job: Document, cause: Cause, deadline_s: float) -> Report:
+        """Give the first report with a cause.
+
+        :raises sandbox.waiting.DeadlineError: there is none in time; the message has the last report.
+        """
+        sight = self.sights[job["metadata"]["uid"]]
+
+        def told() -> Report | None:
+            return sight.report if sight.report is not None and sight.report.cause is cause else None
+
+        try:
+            return wait_for(told, deadline_s, f"cause {cause} of {job['metadata']['name']}")
+        except Exception as error:
+            raise AssertionError(f"{error}; told is {sight.report}") from error
+
+    def processor_s(self) -> float:
+        """Give the processor time, in seconds, that the thread has used."""
+
+        async def used() -> float:
+            return time.thread_time()
+
+        seconds: float = self._do(used())
+        return seconds
+
+    async def _begin(self, job: Document, sight: Sight) -> None:
+        self._tasks.append(asyncio.create_task(self._watch(job, sight)))
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+    async def _watch(self, job: Document, sight: Sight) -> None:
+        metadata, demand = job["metadata"], demand_of(job)
+        reference = JobReference(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
+        async with SharedWatch.subscribe(self._address, job=reference, deployment=DEPLOYMENT) as (subscription, _):
+            subscription.look_around(True)
+            while True:
+                began = time.thread_time()
+                report = diagnose(subscription.observe(), demand, subscription.around(), time.time())
+                sight.processor_s.append(time.thread_time() - began)
+                if not sight.reports or report != sight.reports[-1][1]:
+                    sight.reports.append((time.monotonic(), report))
+                await subscription.changed(self._look_s)
+
+    def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
