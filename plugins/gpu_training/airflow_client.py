@@ -69,6 +69,18 @@ class DagDetails:
     params: Mapping[str, Mapping[str, Any]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolDetails:
+    """One of Airflow's pools.
+
+    :param slots: -1 for no bound.
+    :param include_deferred: whether tasks that wait in the triggerer hold a slot.
+    """
+
+    slots: int
+    include_deferred: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class LogCursor:
     """How far a task's log has been read. Begin with a new one; :meth:`AirflowClient.new_log_lines` moves it."""
@@ -139,6 +151,14 @@ class AirflowClient:
         """Give the DAG files that fail to parse, each with its traceback."""
         body = self._get("/api/v2/importErrors", params={"limit": 100})
         return {error["filename"]: error["stack_trace"] for error in body["import_errors"]}
+
+    def pool(self, name: str) -> PoolDetails:
+        """Give a pool.
+
+        :raises NotFoundError: it does not exist.
+        """
+        body = self._get(f"/api/v2/pools/{quote(name)}")
+        return PoolDetails(slots=int(body["slots"]), include_deferred=bool(body["include_deferred"]))
 
     def unpause(self, dag_id: str) -> None:
         """Let a DAG's runs begin."""

@@ -1,0 +1,117 @@
+"""Whether the cluster has nodes for a training, and whether they offer the GPUs that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gpu_training.core.check_up import Check, State
+from gpu_training.core.fitting import Kind, Survey, count_nodes
+from gpu_training.core.look_ups import Answer, LookUp
+from gpu_training.core.nearest_fit import nearest_fit
+from gpu_training.core.node_index import index_of, promise_of, whole_of
+from gpu_training.core.node_obstacles import obstacles_of_node
+from gpu_training.core.pending_cause import Cause
+from gpu_training.core.pod_demand import Demand
+from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.surroundings import Node, Tenant
+
+_SHOWN: Final = 3
+_KARPENTER: Final = "karpenter.sh"
+_PASSES: Final[Mapping[Cause, str]] = {
+    Cause.GPUS_TAKEN: "wait until others have ended; more nodes, or fewer GPUs a training, shorten the wait",
+    Cause.CPU_OR_MEMORY_TAKEN: "wait until others have ended; asking for less CPU or memory shortens the wait",
+    Cause.NODES_UNDER_PRESSURE: "free disk, memory or process ids on the node",
+    Cause.NODES_NOT_READY: "look at the node: kubectl describe node",
+    Cause.NODES_CORDONED: "kubectl uncordon the node when its maintenance is over",
+}
+"""What ends by itself, or is somebody's passing work on a node: trainings wait for it."""
+_STAYS: Final[Mapping[Cause, str]] = {
+    Cause.DEVICE_PLUGIN_DOWN: "repair NVIDIA's device plugin on the node: its pod there, then the driver",
+    Cause.TAINT_NOT_TOLERATED: "add the taint to training.tolerations if trainings may run there, or remove it",
+    Cause.TOO_FEW_GPUS: "ask for no more GPUs than one node has, or add a larger node",
+    Cause.TOO_LITTLE_CPU_OR_MEMORY: "ask for less in training.resources, or add a larger node",
+    Cause.LABEL_NOT_MATCHED: "correct training.node_selector in the model's file, or label the nodes that are meant",
+    Cause.NO_GPU_NODES: "add nodes with GPUs, and NVIDIA's device plugin, which has them offered",
+}
+
+
+def check_nodes(
+    look_up: LookUp,
+    nodes: tuple[Node, ...],
+    tenants: tuple[Tenant, ...],
+    demand: Demand,
+    *,
+    subject: str,
+    groups: Sequence[str] = (),
+    all_tenants: bool = True,
+) -> Check:
+    """Tell whether some node can take a pod of the training, now or once others have ended.
+
+    :param look_up: how the list of nodes was answered.
+    :param groups: API groups of the cluster, which tell whether Karpenter is there.
+    :param all_tenants: whether the tenants are those of all namespaces.
+    """
+
+    def check(state: State, said: str, remedy: str = "") -> Check:
+        return Check(name="nodes", subject=subject, state=state, said=said, remedy=remedy)
+
+    if not look_up.found:
+        hidden = look_up.answer is Answer.FORBIDDEN
+        why = "nodes may not be read by this account" if hidden else f"nodes were not read: {look_up.said}"
+        return check(State.UNKNOWN, why, "grant list on nodes, as include/manifests does, or look with kubectl")
+    survey = count_nodes(index_of(nodes, tenants if all_tenants else None), demand)
+    nearest = survey.kinds[0] if survey.kinds else None
+    if nearest is None or nearest.hardest is None:
+        if nearest is None:
+            return check(_worst(groups), "the cluster has no nodes", _STAYS[Cause.NO_GPU_NODES])
+        unseen = "" if all_tenants else ", as far as may be seen: pods of other namespaces may not be read"
+        return check(State.OK, f"the training fits on {_names(survey, nearest)} now{unseen}")
+    cause = nearest.hardest.cause
+    told = f"{_names(survey, nearest)} {', '.join(each.reason for each in nearest.obstacles)}"
+    remedy = _PASSES.get(cause) or _STAYS[cause]
+    if near := nearest_fit(survey, demand):
+        remedy = f"{remedy}; {near}"
+    if cause in _PASSES:
+        return check(State.WARNING, f"no node takes the training now; nearest to it: {told}", remedy)
+    rest = "; ".join(f"{each.count} × {each.reason}" for each in survey.counts)
+    return check(_worst(groups), f"no node can take the training; nearest to it: {told} (all nodes: {rest})", remedy)
+
+
+def _worst(groups: Sequence[str]) -> State:
+    """Karpenter may add the node that is missing; whether it will, is seen when a pod waits."""
+    return State.WARNING if _KARPENTER in groups else State.BROKEN
+
+
+def _names(survey: Survey, kind: Kind) -> str:
+    return _listed([survey.index.nodes[place].name for place in kind.places[: _SHOWN + 1]], len(kind.places))
+
+
+def _listed(names: Sequence[str], count: int) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {count - _SHOWN} more" if count > _SHOWN else shown
+
+
+def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, groups: Sequence[str] = ()) -> Check:
+    """Tell whether the nodes that the training asks for by its labels offer all GPUs that they have."""
+
+    def check(state: State, said: str, remedy: str = "") -> Check:
+        return Check(name="device-plugin", subject=subject, state=state, said=said, remedy=remedy)
+
+    meant = [node for node in nodes if not _is_left_out(node, demand)]
+    offering = [node for node in meant if whole_of(node, GPU_RESOURCE)]
+    down = [node.name for node in meant if promise_of(node) > whole_of(node, GPU_RESOURCE)]
+    if down:
+        said = f"{_listed(down, len(down))} has GPUs and does not offer all of them"
+        state = State.WARNING if len(offering) > len([n for n in offering if n.name in down]) else State.BROKEN
+        return check(state, said, _STAYS[Cause.DEVICE_PLUGIN_DOWN])
+    if not meant:
+        return check(State.UNKNOWN, "no node has the labels that the training asks for", "see nodes")
+    if not offering:
+        remedy = "install NVIDIA's device plugin or its GPU operator there, or select the nodes that have GPUs"
+        return check(_worst(groups), f"none of the {len(meant)} nodes that are meant offers {GPU_RESOURCE}", remedy)
+    return check(State.OK, f"{_listed([n.name for n in offering], len(offering))} offers all GPUs")
+
+
+def _is_left_out(node: Node, demand: Demand) -> bool:
+    return any(each.cause is Cause.LABEL_NOT_MATCHED for each in obstacles_of_node(node, demand))
