@@ -12,6 +12,15 @@ _USAGE: Final = (
 )
 
 REFUSALS: Final = (
+    # A webhook that has to ask others, such as a registry of signatures, says no when it can not.
+    says(
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: '
+        r"(?P<words>.{0,400}?(?:i/o timeout|context deadline exceeded|connection refused|no such host|429 Too Many))",
+        Cause.ADMISSION_DENIED,
+        Cure.TRANSIENT,
+        "Admission webhook {webhook} could not decide, and denies the pod: {words}",
+        "Wait; if it stays so, whoever runs {webhook} has to look at what it asks.",
+    ),
     says(
         r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request(?:: (?P<words>.{1,400}))?',
         Cause.ADMISSION_DENIED,
@@ -28,7 +37,7 @@ REFUSALS: Final = (
         "Change the training or its template to what policy {policy} demands, or ask whoever runs the cluster.",
     ),
     says(
-        r'failed calling webhook "(?P<webhook>[^"]{1,253})"[:;] (?P<words>.{1,400})',
+        r'failed calling (?:admission )?webhook "(?P<webhook>[^"]{1,253})"[:;] (?P<words>.{1,400})',
         Cause.WEBHOOK_UNREACHABLE,
         Cure.TRANSIENT,
         "Admission webhook {webhook} can not be asked: {words}",
@@ -104,5 +113,42 @@ REFUSALS: Final = (
         Cure.NEVER,
         "PriorityClass {name} does not exist in the cluster.",
         "Create it, or correct `priority_class` of the training.",
+    ),
+    says(
+        r"insufficient quota to (?:match these scopes|consume): (?P<words>.{1,400})",
+        Cause.QUOTA_EXCEEDED,
+        Cure.NEVER,
+        "The namespace has no quota that admits such a pod: {words}",
+        "Have a ResourceQuota made that covers it, or give the training another priority class.",
+    ),
+    says(
+        r"status unknown for quota: (?P<quota>[^\s,]{1,253})|resource quota evaluat(?:es|ion) time"
+        r"|fulfilled on resourcequotas \"(?P<same>[^\"]{1,253})\"",
+        Cause.POD_REFUSED,
+        Cure.TRANSIENT,
+        "A quota of the namespace is being counted.",
+        "Wait; it is tried again within seconds.",
+    ),
+    says(
+        r"namespace (?P<namespace>\S{1,63}) because it is being terminated",
+        Cause.POD_REFUSED,
+        Cure.NEVER,
+        "Namespace {namespace} is being deleted.",
+        "Run the training in another namespace.",
+    ),
+    says(
+        r"Pod \"[^\"]{1,253}\" is invalid: (?P<words>.{1,400})",
+        Cause.POD_REFUSED,
+        Cure.NEVER,
+        "The pod is not valid: {words}",
+        "Correct what it names in the training or its template.",
+    ),
+    says(
+        r"(?P<words>etcdserver: .{1,200}|.{0,200}(?:context deadline exceeded|connection refused"
+        r"|the server is currently unable to handle the request|too many requests).{0,100})",
+        Cause.POD_REFUSED,
+        Cure.TRANSIENT,
+        "The API server is in trouble: {words}",
+        "Wait; it is tried again.",
     ),
 )

@@ -1,7 +1,9 @@
-"""What the autoscaler says of a pod that waits: events of cluster-autoscaler 1.28 to 1.37 and Karpenter 0.3x to 1.9.
+"""What the autoscaler says of a pod that waits: events of cluster-autoscaler and Karpenter.
 
 https://github.com/kubernetes/autoscaler/tree/cluster-autoscaler-release-1.34/cluster-autoscaler
 https://github.com/kubernetes-sigs/karpenter/blob/main/pkg/controllers/provisioning/scheduling/events.go
+
+Read of cluster-autoscaler 1.28 to 1.37 and of Karpenter 0.32 to 1.14.
 """
 
 from __future__ import annotations
@@ -37,27 +39,33 @@ class AutoscalerWords:
     why: str
 
 
-_KARPENTER: Final = "karpenter"
+# EKS Auto Mode runs Karpenter under a name of its own; the beginning of the message is the same everywhere.
+_OF_KARPENTER: Final = ("karpenter", "eks-auto-mode")
+_BEGINS_KARPENTER: Final = "Failed to schedule pod, "
 _AT_MAXIMUM: Final = re.compile(
     r"max node group size reached|max cluster .{1,100} limit reached|max total nodes in cluster reached"
     r"|exceeds cluster node count limit"
 )
-_IN_BACKOFF: Final = re.compile(r"in backoff after failed scale-up")
-_NOT_READY: Final = re.compile(r"not ready for scale-up")
+_IN_BACKOFF: Final = re.compile(r"in backoff after failed scale-up|not ready for scale-up|scale-up execution failed")
 _LIMITS: Final = re.compile(
     r"all available instance types exceed limits for nodepool|node limits have been exhausted for nodepool"
 )
-_NO_CAPACITY: Final = re.compile(r"[Ii]nsufficient ?[Cc]apacity|all requested instance types were unavailable")
+# An offering is an instance type in a zone at a price: what fits but is not to be had just now lacks one.
+_NO_CAPACITY: Final = re.compile(
+    r"[Ii]nsufficient ?[Cc]apacity|all requested instance types were unavailable"
+    r"|no instance type has the required offering|had enough resources, had a required offering"
+    r"|compatible reserved offering"
+)
 
 _BY_REASON: Final = {
     "TriggeredScaleUp": ScalingState.SCALING_UP,
     "ScaledUpGroup": ScalingState.SCALING_UP,
     "FailedToScaleUpGroup": ScalingState.FAILED,
+    # GKE says it of the pod itself.
     "FailedScaleUp": ScalingState.FAILED,
     "ScaleUpTimedOut": ScalingState.FAILED,
     "MaxNodesTotalReached": ScalingState.AT_MAXIMUM,
     "Nominated": ScalingState.SCALING_UP,
-    "Launched": ScalingState.SCALING_UP,
     "InsufficientCapacityError": ScalingState.FAILED,
     "NodeClassNotReady": ScalingState.FAILED,
     "NoCompatibleInstanceTypes": ScalingState.NOT_HELPFUL,
@@ -72,7 +80,7 @@ def parse_autoscaler(reason: str, message: str, source: str) -> AutoscalerWords 
     text = message[:LONGEST]
     if reason == "NotTriggerScaleUp":
         state = _not_triggered(text)
-    elif reason == "FailedScheduling" and _KARPENTER in source:
+    elif reason == "FailedScheduling" and _is_karpenter(text, source):
         state = _not_provisioned(text)
     elif reason in _BY_REASON:
         state = _BY_REASON[reason]
@@ -82,14 +90,18 @@ def parse_autoscaler(reason: str, message: str, source: str) -> AutoscalerWords 
 
 
 def _not_triggered(text: str) -> ScalingState:
-    if _AT_MAXIMUM.search(text):
-        return ScalingState.AT_MAXIMUM
-    if _IN_BACKOFF.search(text) or _NOT_READY.search(text):
+    """Give the most hopeful of what is said of the node groups, each of which has a reason of its own."""
+    if _IN_BACKOFF.search(text):
         return ScalingState.FAILED
-    return ScalingState.NOT_HELPFUL
+    return ScalingState.AT_MAXIMUM if _AT_MAXIMUM.search(text) else ScalingState.NOT_HELPFUL
+
+
+def _is_karpenter(text: str, source: str) -> bool:
+    return text.startswith(_BEGINS_KARPENTER) or any(name in source for name in _OF_KARPENTER)
 
 
 def _not_provisioned(text: str) -> ScalingState:
-    if _LIMITS.search(text):
-        return ScalingState.AT_MAXIMUM
-    return ScalingState.FAILED if _NO_CAPACITY.search(text) else ScalingState.NOT_HELPFUL
+    """Give the most hopeful of what is said of the pools, each of which has a reason of its own."""
+    if _NO_CAPACITY.search(text):
+        return ScalingState.FAILED
+    return ScalingState.AT_MAXIMUM if _LIMITS.search(text) else ScalingState.NOT_HELPFUL

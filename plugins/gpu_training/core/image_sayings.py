@@ -73,9 +73,9 @@ IMAGE_SAYINGS: Final = (
         "Wait until the node has cleaned up, or give it a larger disk.",
     ),
     says(
-        r"(?i)pull access denied|insufficient_scope|unauthorized|authentication required|no basic auth credentials"
-        r"|denied: |\b401\b|\b403\b|access forbidden|authorization failed|failed to authorize"
-        r"|invalid username/password",
+        r"(?i)pull access denied|insufficient_scope|unauthorized|is denied|authentication required"
+        r"|no basic auth credentials|denied: |\b401\b|\b403\b|access forbidden"
+        r"|authorization failed|failed to authorize|invalid username/password",
         Cause.IMAGE_UNAUTHORISED,
         Cure.NEVER,
         "The registry refuses image {image}: it does not exist there, or the node may not pull it.",

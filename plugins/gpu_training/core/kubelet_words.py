@@ -112,9 +112,9 @@ _SAYS_NOTHING: Final = re.compile(
 )
 # What kubelet and runtime put before the words that matter, each naming the image once more.
 _LEADS_TO: Final = re.compile(
-    r"(?:rpc error: code = \w{1,30} desc = |ErrImagePull: |failed to do request: |reading manifest \S{1,200} in \S{1,300}: "
-    r"|(?:Failed|failed|Back-off) (?:to )?(?:pull(?:ing)?|resolve|copy|initializing source) ?(?:and unpack )?"
-    r"(?:image|reference)? ?\"[^\"]{1,400}\": )+"
+    r"(?:rpc error: code = \w{1,30} desc = |ErrImagePull: |failed to do request: |image pull failed for \S{1,400} because "
+    r"|reading manifest \S{1,200} in \S{1,300}: |initializing source \S{1,400}: "
+    r"|(?:Failed|failed|Back-off) (?:to )?(?:pull(?:ing)?|resolve) (?:and unpack )?(?:image|reference) \"[^\"]{1,400}\": )+"
 )
 _IMAGE_NAMED: Final = re.compile(r"[Ii]mage (?:tag |reference |name )?\"(?P<image>[^\"]{1,400})\"")
 _PULLING: Final = re.compile(r"Pulling image \"(?P<image>[^\"]{1,400})\"")

@@ -71,6 +71,13 @@ EVICTIONS: Final = (
         "Wait until it is resumed; ask whoever runs the queue.",
     ),
     says(
+        r"^AdmissionCheck ",
+        Cause.QUEUED,
+        Cure.WAITING,
+        "An admission check turned the training away for now; it waits again in {where}{short}.",
+        "Wait; `kubectl describe workload` has the check's words.",
+    ),
+    says(
         r"^NodeFailures ",
         Cause.QUEUED,
         Cure.TRANSIENT,
@@ -126,5 +133,49 @@ REFUSALS: Final = (
         Cure.NEVER,
         "Queue {queue} can never admit the training: {asked} {resource} asked, and flavor {flavor} has at most {most}.",
         "Ask for no more than {most} {resource}, or have the queue's quota or borrowing limit raised.",
+    ),
+    says(
+        r"untolerated taint (?P<taint>.{1,200}?) in flavor (?P<flavor>[^\s,;]{1,253})",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} has no flavor that the training may use: it does not tolerate taint {taint} of flavor {flavor}.",
+        "Add the toleration to the training, or name another queue.",
+    ),
+    says(
+        r"flavor (?P<flavor>[^\s,]{1,253}) doesn't match node affinity",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} has no flavor that the training may use: its node_selector does not match flavor {flavor}.",
+        "Correct the training's node_selector, or name another queue.",
+    ),
+    says(
+        r"[Ff]lavor \"?(?P<flavor>[^\s,\"]{1,253})\"? "
+        r"(?P<why>not found|does not support [^,;]{1,100}|supports only [^,;]{1,100}"
+        r"|does not contain the requested level)",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} has no flavor that the training may use: flavor {flavor} {why}.",
+        "Ask whoever runs the queues, or name another queue.",
+    ),
+    says(
+        r"namespace doesn't match ClusterQueue selector",
+        Cause.QUEUE_MISSING,
+        Cure.NEVER,
+        "The cluster queue behind queue {queue} does not take work of this namespace.",
+        "Have the namespace admitted by whoever runs the queues, or name another queue.",
+    ),
+    says(
+        r"resources didn't satisfy LimitRange constraints: (?P<words>.{1,400})",
+        Cause.LIMIT_RANGE,
+        Cure.NEVER,
+        "A LimitRange of the namespace forbids the training: {words}",
+        "Change the training's resources to what the LimitRange allows, or have it changed.",
+    ),
+    says(
+        r"resources validation failed: (?P<words>.{1,400})",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "The queue does not take the training's resources: {words}",
+        "Correct the training's requests and limits.",
     ),
 )

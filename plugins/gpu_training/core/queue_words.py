@@ -37,6 +37,14 @@ _SHORT: Final = re.compile(
     r"(?P<more>[^\s,]{1,40}) more needed"
     r"|borrowing limit for (?P<borrowed>[^\s,]{1,317}) in flavor (?P<lender>[^\s,]{1,253}) exceeded"
 )
+_BARRED: Final = re.compile(
+    r"insufficient quota for [^\s,]{1,317} in flavor (?P<small>[^\s,]{1,253})"
+    r"|untolerated taint .{1,400}? in flavor (?P<tainted>[^\s,;]{1,253})"
+    r"|flavor (?P<other>[^\s,]{1,253}) (?:doesn't match node affinity|not found)"
+    r"|Flavor \"(?P<flat>[^\"]{1,253})\" (?:does not|supports only|information missing)"
+)
+_PREEMPTING: Final = re.compile(r"Pending the preemption of (?P<count>\d{1,9}) workload")
+_PODSETS: Final = "; couldn't assign flavors to pod set "
 _MOST_SHORTS: Final = 4
 
 
@@ -95,16 +103,26 @@ def _queued(workload: Workload, conditions: _Conditions) -> QueueWords | None:
             return _words(heard)
     if not said.strip():
         return None
-    heard = hear(REFUSALS, said, context) if not _SHORT.search(said) else None
-    if heard is not None:
-        return _words(heard)
-    summary = f"The training waits in {context['where']}{context['short'] or ': ' + plain(said)}."
+    for podset in said.split(_PODSETS):
+        heard = hear(REFUSALS, podset, context) if not _may_fit(podset) else None
+        if heard is not None:
+            return _words(heard)
+    preempting = _PREEMPTING.search(said)
+    more = f" Others make way for it: {preempting['count']}." if preempting else ""
+    summary = f"The training waits in {context['where']}{context['short'] or ': ' + plain(said)}.{more}"
     return QueueWords(
         cause=Cause.QUEUED,
         cure=Cure.WAITING,
         summary=summary,
         remedy="Wait until others of the queue have ended, or have the queue's quota raised.",
     )
+
+
+def _may_fit(said: str) -> bool:
+    """Whether some flavor has too little for now only."""
+    short = {found["flavor"] or found["lender"] for found in _SHORT.finditer(said)}
+    barred = {flavor for found in _BARRED.finditer(said) for flavor in found.groupdict().values() if flavor}
+    return bool(short - barred)
 
 
 def _words(heard: Heard) -> QueueWords:

@@ -83,6 +83,7 @@ _PLACEMENT: Final = re.compile(
 )
 _HALVES: Final = (
     ("found a potential placement", Preemption.FOUND_VICTIMS),
+    ("found a placement for podgroup", Preemption.FOUND_VICTIMS),
     ("due to a terminating pod on the nominated node", Preemption.WAITS_FOR_VICTIMS),
     ("preemptionPolicy=Never", Preemption.NOT_ALLOWED),
     ("No preemption victims found", Preemption.NO_VICTIMS),
@@ -175,7 +176,7 @@ def _short_of(said: str, count: int, preemption: Preemption) -> SchedulerReason 
     else:
         cause = Cause.TOO_LITTLE_CPU_OR_MEMORY if never else Cause.CPU_OR_MEMORY_TAKEN
     return SchedulerReason(
-        reason=f"has too little {resource}" if never else f"has too little {resource} free",
+        reason=f"too little {resource}" if never else f"too little {resource} free",
         count=count,
         cause=cause,
         cure=Cure.NEVER if never else Cure.WAITING,
