@@ -47,6 +47,7 @@ class Tenant:
     :param job: name of the Job that made it; empty when none did.
     :param model: of one of our trainings; empty for any other.
     :param ends_by: when it has to end at the latest, by its own or its Job's deadline; None when nothing bounds it.
+    :param nominated: whether the node is only meant for it, once others have ended there.
     """
 
     namespace: str
@@ -57,6 +58,7 @@ class Tenant:
     job: str = ""
     model: str = ""
     ends_by: float | None = None
+    nominated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,11 @@ class Workload:
     conditions: tuple[QueueCondition, ...] = ()
     position: int | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has no place in its queue's quota yet."""
+        return not any(c.holds and c.type in ("QuotaReserved", "Finished") for c in self.conditions)
+
 
 class Autoscaler(StrEnum):
     """What adds nodes to the cluster, by what it leaves there. Stable names."""
@@ -146,6 +153,9 @@ class Autoscaler(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What is around the trainings of a namespace now.
+
+    What is worked out of `nodes`, `tenants` and `events` is kept for as long as they are the same tuples: whoever looks
+    around gives the same ones until something has changed.
 
     :param events: of the namespace.
     :param tenants: pods that are on nodes, of every namespace that could be read.
