@@ -13,8 +13,9 @@ from typing import Final
 
 from gpu_training.core.budget import Budget
 from gpu_training.core.exhaustion import exhausted, spent_verdict
-from gpu_training.core.ledger import Claim, Ledger, LedgerJob, Renewal, Trained, spending
+from gpu_training.core.ledger import Claim, Ledger, LedgerJob, Renewal, Trained
 from gpu_training.core.naming import TaskTry
+from gpu_training.core.spending import spending
 from gpu_training.core.verdict import Action, Verdict
 
 

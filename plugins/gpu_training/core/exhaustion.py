@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from gpu_training.core.budget import Allowance, Budget
-from gpu_training.core.ledger import Ledger, LedgerJob, Spending, spending
+from gpu_training.core.ledger import Ledger, LedgerJob
+from gpu_training.core.spending import Spending, spending
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _REMEDY: Final = (

@@ -5,14 +5,14 @@ Plain values and the questions that they answer; :mod:`gpu_training.core.consequ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from gpu_training.contract import Result
 from gpu_training.core.attempts import Attempt, pulled_down
-from gpu_training.core.budget import Allowance, Budget
+from gpu_training.core.budget import Allowance
+from gpu_training.core.queue_time import Interval, seconds_within
 from gpu_training.core.verdict import Action, Category, Verdict
 
 JOBS_KEPT: Final = 40
@@ -50,6 +50,7 @@ class LedgerJob:
     :param on_demand: whether it is the one of the spot fallback.
     :param seen_until: until when everything that its pods did is among the attempts.
     :param unseen_gpu_seconds: what it may have used while nobody watched: charged in full.
+    :param waited: when it waited for a node, as intervals that do not meet.
     :param verdict: what its end means; None while it lives and when it succeeded.
     """
 
@@ -69,6 +70,7 @@ class LedgerJob:
     verdict: Verdict | None = None
     attempts: tuple[Attempt, ...] = ()
     unseen_gpu_seconds: float = 0.0
+    waited: tuple[Interval, ...] = ()
 
     @property
     def gpu_seconds(self) -> float:
@@ -86,9 +88,11 @@ class LedgerJob:
         return sum(a.verdict is not None and a.verdict.action is Action.WAIT for a in self.attempts)
 
     def wall_seconds(self, now: float) -> float:
-        """Length of its life so far; nothing before it was there."""
+        """Length of its life so far, less the time in the queue; nothing before it was there."""
         end = self.ended_at if self.ended_at is not None else now
-        return 0.0 if self.uid is None else max(0.0, end - self.created_at)
+        if self.uid is None:
+            return 0.0
+        return max(0.0, end - self.created_at - seconds_within(self.waited, self.created_at, end))
 
     def _failed_by_itself(self, attempt: Attempt) -> bool:
         if attempt.verdict is None or attempt.verdict.action is Action.WAIT:
@@ -212,36 +216,6 @@ class Ledger:
             folded_jobs=self.folded_jobs + len(surplus),
             folded_gpu_seconds=round(self.folded_gpu_seconds + sum(job.gpu_seconds for job in surplus), 3),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """What the current period has spent."""
-
-    failures: int
-    disruptions: int
-    gpu_seconds: float
-    wall_seconds: float
-
-
-def spending(jobs: Sequence[LedgerJob], now: float) -> Spending:
-    """Give what Jobs have spent together."""
-    return Spending(
-        failures=sum(job.failures for job in jobs),
-        disruptions=sum(job.disruptions for job in jobs),
-        gpu_seconds=round(sum(job.gpu_seconds for job in jobs), 3),
-        wall_seconds=round(sum(job.wall_seconds(now) for job in jobs), 3),
-    )
-
-
-def allowance(budget: Budget, spent: Spending, *, backoff_limit: int, kept: int = 0) -> Allowance:
-    """Give what the next Job may spend: at most its own backoff limit, and what is left but for `kept` attempts."""
-    return Allowance(
-        failures=max(0, min(backoff_limit, budget.attempts - spent.failures - 1 - kept)),
-        disruptions=max(0, budget.disruptions - spent.disruptions),
-        gpu_seconds=None if budget.gpu_seconds is None else max(0.0, budget.gpu_seconds - spent.gpu_seconds),
-        wall_seconds=max(0.0, budget.wall_seconds - spent.wall_seconds),
-    )
 
 
 def attempts_in(ledger: Ledger, generation: int) -> tuple[Attempt, ...]:

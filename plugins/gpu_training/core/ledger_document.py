@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final, TypeVar
@@ -28,6 +29,7 @@ from gpu_training.core.plain_data import (
     verdict_of,
     whole,
 )
+from gpu_training.core.queue_time import Interval, merged
 
 LEDGER_VERSION: Final = 1
 _HEAD: Final = (
@@ -198,7 +200,22 @@ def _job(body: Mapping[str, object]) -> LedgerJob:
         verdict=verdict_of(body.get("verdict")),
         attempts=_each(body, "attempts", _attempt),
         unseen_gpu_seconds=_amount(body, "unseen_gpu_seconds"),
+        waited=_intervals(body.get("waited", [])),
     )
+
+
+def _intervals(value: object) -> tuple[Interval, ...]:
+    """Give the intervals in a value; a release before this one wrote none."""
+    pairs = value if isinstance(value, list) else [value]
+    return merged(_interval(pair) for pair in pairs)
+
+
+def _interval(pair: object) -> Interval:
+    match pair:
+        case [int() | float() as begin, int() | float() as end] if math.isfinite(begin) and math.isfinite(end):
+            return float(begin), float(end)
+        case _:
+            raise PlainDataError("waited", pair, "two times, the begin and the end of a wait,")
 
 
 def _claim(body: Mapping[str, object]) -> Claim:

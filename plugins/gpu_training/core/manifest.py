@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu_training.core.affinity import keep_off
+from gpu_training.core.clocks import clocks_annotation
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.failure_policy import build_failure_policy
 from gpu_training.core.naming import (
+    ANNOTATION_CLOCKS,
     ANNOTATION_WAITERS,
     QUEUE_LABEL,
     TRAINING_CONTAINER,
@@ -75,6 +77,7 @@ def build_job(
     job["apiVersion"], job["kind"] = "batch/v1", "Job"
     metadata, job_spec = child(job, "metadata", _JOB), child(job, "spec", _JOB)
     _name(metadata, job_spec, spec, identity)
+    metadata["annotations"][ANNOTATION_CLOCKS] = clocks_annotation(spec.clocks, settings.work_seconds)
     _limit(job_spec, spec, settings, rules)
     template = child(job_spec, "template", _JOB_SPEC)
     template_metadata = child(template, "metadata", _TEMPLATE)

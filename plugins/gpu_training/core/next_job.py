@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from gpu_training.core.budget import Allowance, Budget
 from gpu_training.core.exhaustion import LEAST_WALL_S
-from gpu_training.core.ledger import Ledger, LedgerJob, allowance, spending
+from gpu_training.core.ledger import Ledger, LedgerJob
 from gpu_training.core.memory_growth import grown
-from gpu_training.core.spec import TrainingSpec
+from gpu_training.core.spec import MAXIMUM_DEADLINE_S, TrainingSpec
+from gpu_training.core.spending import allowance, spending
 from gpu_training.core.verdict import Action
 
 
@@ -29,9 +30,16 @@ class NextJob:
     on_demand: bool = False
 
     @property
-    def deadline_seconds(self) -> int:
-        """The Job's own deadline, for when nobody watches: what is left of the wall time bounds it."""
-        return max(LEAST_WALL_S, min(self.spec.deadline_seconds, int(self.allowance.wall_seconds)))
+    def work_seconds(self) -> int:
+        """What the Job may take outside of the queue."""
+        return max(LEAST_WALL_S, int(self.allowance.wall_seconds))
+
+    @property
+    def outer_deadline_seconds(self) -> int:
+        """The Job's own deadline when it is made: Kubernetes counts the queue, too. Whoever watches lowers it once the
+        queue is over (:func:`gpu_training.core.orders.wanted_deadline`)."""
+        queue = self.spec.clocks.queue_seconds
+        return MAXIMUM_DEADLINE_S if queue is None else min(MAXIMUM_DEADLINE_S, self.work_seconds + queue)
 
     def record(self, *, number: int, generation: int, period: int, name: str, pods: int, now: float) -> LedgerJob:
         """Give the record with which it is announced before it is made.
@@ -61,7 +69,9 @@ def next_job(ledger: Ledger, spec: TrainingSpec, budget: Budget, now: float) -> 
     last = spent.failures >= budget.attempts - 1 or spent.disruptions > budget.disruptions
     on_demand = spec.spot_fallback is not None and last
     kept = 1 if spec.spot_fallback is not None and not on_demand else 0
-    allowed = allowance(budget, spent, backoff_limit=spec.backoff_limit, kept=kept)
+    allowed = allowance(
+        budget, spent, backoff_limit=spec.backoff_limit, deadline_seconds=spec.deadline_seconds, kept=kept
+    )
     return NextJob(
         spec=_elsewhere(_larger(spec, _steps(ledger)), on_demand=on_demand),
         allowance=allowed,

@@ -22,6 +22,7 @@ class JobObservation:
     """One Job.
 
     :param suspended_at: since when it holds no pods; None when it is not suspended yet, or did not say since when.
+    :param deadline_seconds: activeDeadlineSeconds, which counts from `started_at`.
     :param completions: pods that have to succeed; None when the Job does not say.
     :param conditions: those that hold.
     """
@@ -35,6 +36,7 @@ class JobObservation:
     suspended: bool = False
     suspended_at: float | None = None
     backoff_limit: int | None = None
+    deadline_seconds: int | None = None
     parallelism: int | None = None
     completions: int | None = None
     active: int = 0
@@ -127,6 +129,7 @@ def observe_job(document: object) -> JobObservation:
         suspended=spec.get("suspend") is True,
         suspended_at=next((c.changed_at for c in conditions if c.type == "Suspended"), None),
         backoff_limit=whole(spec, "backoffLimit"),
+        deadline_seconds=whole(spec, "activeDeadlineSeconds"),
         parallelism=whole(spec, "parallelism"),
         completions=whole(spec, "completions"),
         active=whole(status, "active") or 0,

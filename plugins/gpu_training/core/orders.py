@@ -9,20 +9,25 @@ that waits for its next pod fails at once (measured with Kubernetes 1.37: within
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gpu_training.core.budget import Allowance
 from gpu_training.core.exhaustion import overdrawn, spent_verdict
-from gpu_training.core.ledger import LedgerJob, spending
+from gpu_training.core.ledger import LedgerJob
 from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE
 from gpu_training.core.observation import JobObservation
 from gpu_training.core.plain_data import PlainDataError, plain_verdict, verdict_of
+from gpu_training.core.spec import MAXIMUM_DEADLINE_S
+from gpu_training.core.spending import spending
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _FINAL_FOR_THE_JOB: Final = frozenset({Action.FAIL, Action.RETRY_ELSEWHERE, Action.RETRY_LARGER})
 _LONGEST_WORDS: Final = 1000
 ADMISSION_SLACK: Final = 1
+_ROUNDING_S: Final = 2
+"""Kubernetes writes times in whole seconds."""
 
 
 REPLACED: Final = Verdict(
@@ -96,6 +101,32 @@ def wanted_backoff_limit(allowance: Allowance, *, admissions: int) -> int:
     :param admissions: pods so far that a node turned away.
     """
     return allowance.failures + admissions + ADMISSION_SLACK
+
+
+def wanted_deadline(
+    job: LedgerJob, seen: JobObservation, now: float, *, waits_since: float | None, queue_seconds: int | None
+) -> int | None:
+    """Give the activeDeadlineSeconds by which Kubernetes ends a Job that nobody watches any more; None where it is well
+    as it is.
+
+    Kubernetes counts from the startTime, the queue included. So the deadline leaves room for the rest of the queue
+    while the Job waits, and none once it has a node. Whoever waits on it only ever makes more room in the queue, and
+    less outside of it: two that differ in their clocks do not undo what the other has written.
+
+    :param job: its record, in which all that was seen is booked.
+    :param now: seconds since 1970.
+    :param waits_since: since when it waits; None while it has what it needs.
+    :param queue_seconds: of whoever asks; None for no limit.
+    """
+    if seen.started_at is None or seen.deadline_seconds is None or seen.suspended:
+        return None
+    left = max(0.0, job.allowance.wall_seconds - job.wall_seconds(now))
+    wanted = math.ceil(max(1.0, now - seen.started_at + left))
+    if waits_since is None:
+        return wanted if seen.deadline_seconds > wanted + _ROUNDING_S else None
+    queue = MAXIMUM_DEADLINE_S if queue_seconds is None else max(0.0, queue_seconds - (now - waits_since))
+    wanted = math.ceil(min(MAXIMUM_DEADLINE_S, wanted + queue))
+    return wanted if seen.deadline_seconds < wanted - _ROUNDING_S else None
 
 
 def admissions_of(job: LedgerJob) -> int:

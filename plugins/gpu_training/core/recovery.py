@@ -7,9 +7,10 @@ from typing import Final
 
 from gpu_training.contract import Result, ResultStatus
 from gpu_training.core.budget import DEFAULT_DISRUPTIONS, Allowance
-from gpu_training.core.documents import Document, child, entries, text, whole
+from gpu_training.core.clocks import work_seconds_of
+from gpu_training.core.documents import Document, child, entries, text
 from gpu_training.core.ledger import Ledger, LedgerJob, Trained
-from gpu_training.core.naming import TRAINING_CONTAINER
+from gpu_training.core.naming import ANNOTATION_CLOCKS, TRAINING_CONTAINER
 from gpu_training.core.observation import observe_job
 from gpu_training.core.orders import ADMISSION_SLACK
 from gpu_training.core.quantity import parse_quantity
@@ -39,7 +40,9 @@ def recovered(document: Document, *, number: int, generation: int, now: float) -
             failures=max(0, (job.backoff_limit or 0) - ADMISSION_SLACK),
             disruptions=DEFAULT_DISRUPTIONS,
             gpu_seconds=None,
-            wall_seconds=float(whole(spec, "activeDeadlineSeconds") or _UNBOUNDED_S),
+            wall_seconds=float(
+                work_seconds_of(job.annotations.get(ANNOTATION_CLOCKS, "")) or job.deadline_seconds or _UNBOUNDED_S
+            ),
         ),
     )
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Final, Literal, overload
 
 from gpu_training.core.budget import DeclaredBudget, parse_budget
+from gpu_training.core.clocks import Clocks, parse_clocks
 from gpu_training.core.environment import SecretKey, parse_environment, parse_secret_environment
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import Fields
@@ -65,7 +66,7 @@ class TrainingSpec:
     """What is trained, on what, and within which limits. Made by :func:`parse_training_spec` only.
 
     :param arguments: rendered as `--name=value` behind the entrypoint, sorted by name.
-    :param deadline_seconds: the Job's activeDeadlineSeconds: running, waiting for a node and retries together.
+    :param deadline_seconds: what one Job may take outside of the queue: starting, running and its own retries together.
     :param backoff_limit: failures that the Job makes good by itself before it fails.
     :param ttl_seconds_after_finished: how long Kubernetes keeps the ended Job.
     :param environment_from_secrets: Secrets whose keys all become variables; the other fields win over them.
@@ -74,6 +75,7 @@ class TrainingSpec:
     :param queue: name of a Kueue LocalQueue.
     :param checkpoint_uri: folder below which the lineage's checkpoints live; None for none.
     :param code_version: what else makes two trainings different work, e.g. a commit.
+    :param clocks: how long each phase may take.
     :param budget: the ceiling over all Jobs of the lineage.
     :param memory_growth: how an attempt that ran out of memory is repeated.
     :param spot_fallback: where the last attempt goes instead; None for nowhere else.
@@ -105,6 +107,7 @@ class TrainingSpec:
     service_account: str = DEFAULT_SERVICE_ACCOUNT
     checkpoint_uri: str | None = None
     code_version: str | None = None
+    clocks: Clocks
     budget: DeclaredBudget
     memory_growth: MemoryGrowth
     spot_fallback: SpotFallback | None = None
@@ -174,6 +177,10 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
         service_account=fields.text("service_account", DEFAULT_SERVICE_ACCOUNT, pattern=DNS_SUBDOMAIN, allowed=A_NAME),
         checkpoint_uri=fields.optional_text("checkpoint_uri", pattern=URI, allowed="a URI such as s3://bucket/folder"),
         code_version=fields.optional_text("code_version", limit=256),
+        clocks=parse_clocks(
+            fields.section("clocks"),
+            deadline_seconds=None if fields.is_late(fields.take("deadline_seconds", None)) else deadline_seconds,
+        ),
         budget=budget,
         memory_growth=parse_memory_growth(fields.section("memory_growth"), resources),
         spot_fallback=parse_spot_fallback(fields.section("spot_fallback"), attempts=budget.attempts),

@@ -20,7 +20,8 @@ class RunSettings:
     :param data_uri: URI of the data version's manifest.
     :param tracking_uri: MLflow's, as the pod reaches it.
     :param backoff_limit: failures after which Kubernetes gives up: what is left of the budget, and slack.
-    :param deadline_seconds: the Job's own deadline: what is left of the wall time bounds it.
+    :param deadline_seconds: the Job's own deadline, its time in the queue included.
+    :param work_seconds: what the Job may take outside of the queue.
     :param avoid_nodes: names of nodes on which the training failed for the node's sake.
     """
 
@@ -29,6 +30,7 @@ class RunSettings:
     mlflow_run_id: str
     backoff_limit: int
     deadline_seconds: int
+    work_seconds: int
     avoid_nodes: Sequence[str] = ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Owner(StrEnum):
@@ -52,9 +53,29 @@ class Category(StrEnum):
     REPLACED = "replaced"
     """A waiter of higher priority had the Job replaced before any of its pods started."""
     BUDGET_SPENT = "budget_spent"
+    CAN_NOT_START = "can_not_start"
+    """It waits for what no waiting brings (:mod:`gpu_training.core.pending`)."""
+    QUEUE_TIMEOUT = "queue_timeout"
+    STARTUP_TIMEOUT = "startup_timeout"
+    RUN_TIMEOUT = "run_timeout"
+    STALLED = "stalled"
+    TOTAL_TIMEOUT = "total_timeout"
     UNREACHABLE = "unreachable"
     """Nobody could ask for the Job any longer than its deadline: whether it goes on is not known."""
     UNKNOWN = "unknown"
+
+
+LEFT: Final = frozenset(
+    {
+        Category.CAN_NOT_START,
+        Category.QUEUE_TIMEOUT,
+        Category.STARTUP_TIMEOUT,
+        Category.RUN_TIMEOUT,
+        Category.STALLED,
+        Category.TOTAL_TIMEOUT,
+    }
+)
+"""Whoever waited has given up on the Job, which ends only if nobody else waits on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

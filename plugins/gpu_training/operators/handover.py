@@ -29,6 +29,7 @@ def trigger_for(
         budget=plan.budget,
         has_fallback=plan.spec.spot_fallback is not None,
         memory_cap=plan.spec.memory_growth.maximum,
+        clocks=plan.spec.clocks,
     )
     return TrainingJobTrigger(
         cluster=address.to_document(),

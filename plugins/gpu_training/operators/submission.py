@@ -277,7 +277,8 @@ class Submission:
             tracking_uri=self.registry.tracking_uri,
             mlflow_run_id=run_id,
             backoff_limit=wanted_backoff_limit(following.allowance, admissions=0),
-            deadline_seconds=following.deadline_seconds,
+            deadline_seconds=following.outer_deadline_seconds,
+            work_seconds=following.work_seconds,
             avoid_nodes=following.avoid_nodes,
         )
         document = build_job(base, plan.spec, plan.identity, settings, plan.rules)

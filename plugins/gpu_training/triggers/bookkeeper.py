@@ -16,9 +16,18 @@ from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in, spending
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in
 from gpu_training.core.observation import JobObservation, Observation, image_of
-from gpu_training.core.orders import REPLACED, admissions_of, due, ended_because, wanted_backoff_limit
+from gpu_training.core.orders import (
+    REPLACED,
+    admissions_of,
+    due,
+    ended_because,
+    wanted_backoff_limit,
+    wanted_deadline,
+)
+from gpu_training.core.queue_time import waits_since
+from gpu_training.core.spending import spending
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import Category
 from gpu_training.task_log import TaskLog
@@ -90,7 +99,7 @@ class Bookkeeper:
             record = await self._noted(observation, now)
             if record is None:
                 return None
-            await self._act(record, seen, now)
+            await self._act(record, observation, seen, now)
         except GpuTrainingError as error:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
             self._warn(error)
@@ -174,7 +183,7 @@ class Bookkeeper:
 
         return await self._store.change(write, now=now)
 
-    async def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> None:
+    async def _act(self, record: LedgerJob, observation: Observation, seen: JobObservation, now: float) -> None:
         order = due(
             record,
             seen,
@@ -191,14 +200,23 @@ class Bookkeeper:
             self._log.warning("Ending Job %s: %s", seen.name, order.verdict.summary)
             await self._patch(order.patch())
             return
+        if seen.ended or ended_because(seen):
+            return
+        limits: dict[str, object] = {}
         wanted = wanted_backoff_limit(record.allowance, admissions=admissions_of(record))
-        if (
-            seen.backoff_limit is not None
-            and seen.backoff_limit < wanted
-            and not seen.ended
-            and not ended_because(seen)
-        ):
-            await self._patch({"spec": {"backoffLimit": wanted}})
+        if seen.backoff_limit is not None and seen.backoff_limit < wanted:
+            limits["backoffLimit"] = wanted
+        deadline = wanted_deadline(
+            record,
+            seen,
+            now,
+            waits_since=waits_since(observation, now),
+            queue_seconds=self._terms.clocks.queue_seconds,
+        )
+        if deadline is not None:
+            limits["activeDeadlineSeconds"] = deadline
+        if limits:
+            await self._patch({"spec": limits})
 
     def _attempts_left(self, record: LedgerJob, now: float) -> int:
         ledger = self._store.seen

@@ -18,7 +18,7 @@ from gpu_training.core.budget import Budget
 from gpu_training.core.consequence import Join, Refuse, Request, Reuse, Start, delivered, follow
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, spending
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained
 from gpu_training.core.ledger_document import from_text, to_text
 from gpu_training.core.naming import (
     ANNOTATION_WAITERS,
@@ -31,10 +31,12 @@ from gpu_training.core.naming import (
 )
 from gpu_training.core.next_job import next_job
 from gpu_training.core.observation import JobObservation, Observation, observe
-from gpu_training.core.orders import admissions_of, due, ended_because, wanted_backoff_limit
+from gpu_training.core.orders import admissions_of, due, ended_because, wanted_backoff_limit, wanted_deadline
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.core.pods import observe_pod
+from gpu_training.core.queue_time import waits_since
 from gpu_training.core.spec import TrainingSpec
+from gpu_training.core.spending import spending
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 from gpu_training.core.waiters import Waiters, joined, later_try, waiters_of
 from gpu_training.core.waiters import to_text as waiters_to_text
@@ -361,7 +363,9 @@ class Client:
         yield from self.request()
         adopted = False
         try:
-            job = self.world.post(self._job(record, following.deadline_seconds, following.allowance, waiter, priority))
+            job = self.world.post(
+                self._job(record, following.outer_deadline_seconds, following.allowance, waiter, priority)
+            )
         except Refused:
             yield from self.request()
             standing = self.world.get(record.name)
@@ -559,7 +563,7 @@ class Watch:
             record = yield from self._noted(observation, now)
             if record is None:
                 return None
-            yield from self._act(record, observation.job, now)
+            yield from self._act(record, observation, observation.job, now)
         except Unavailable:
             self.quiet_until = world.now + 5.0
             return 5.0
@@ -588,7 +592,7 @@ class Watch:
 
         return (yield from self.client.change(write, now))
 
-    def _act(self, record: LedgerJob, seen: JobObservation, now: float) -> Steps[None]:
+    def _act(self, record: LedgerJob, observation: Observation, seen: JobObservation, now: float) -> Steps[None]:
         ledger = self.client.ledger
         jobs = ledger.with_job(record).current_jobs() if ledger is not None else (record,)
         left = self.client.budget.attempts - spending(jobs, now).failures
@@ -599,8 +603,16 @@ class Watch:
             return
         wanted = wanted_backoff_limit(record.allowance, admissions=admissions_of(record))
         limit = seen.backoff_limit
-        if limit is not None and limit < wanted and not seen.ended and not ended_because(seen):
-            yield from self._patch({}, {"backoffLimit": wanted})
+        if seen.ended or ended_because(seen):
+            return
+        limits = {"backoffLimit": wanted} if limit is not None and limit < wanted else {}
+        queue_seconds = self.client.spec.clocks.queue_seconds
+        waiting = waits_since(observation, now)
+        deadline = wanted_deadline(record, seen, now, waits_since=waiting, queue_seconds=queue_seconds)
+        if deadline is not None:
+            limits["activeDeadlineSeconds"] = deadline
+        if limits:
+            yield from self._patch({}, limits)
 
     def _logs_are_read(self, record: LedgerJob, now: float) -> bool:
         ended = {attempt.uid for attempt in record.attempts if attempt.ended_at is not None}

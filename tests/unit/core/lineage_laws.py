@@ -27,8 +27,9 @@ _TAKEN_AWAY: Final = (Ending.DELETED, Ending.REPLACED, Ending.LOST)
 class Laws:
     """Watches a model."""
 
-    def __init__(self, world: World, budget: Budget, *, fallback: bool, pace: float) -> None:
+    def __init__(self, world: World, budget: Budget, *, queue_seconds: int, fallback: bool, pace: float) -> None:
         self.world, self.budget, self.fallback = world, budget, fallback
+        self.queue_seconds = queue_seconds
         self.airflow: Airflow | None = None
         self.ledger: Ledger | None = None
         self.periods: dict[str, int] = {}
@@ -99,7 +100,7 @@ class Laws:
     def something_changed(self, job: Job) -> None:
         self._note_unseen(job)
         if job.ended_at is not None:
-            assert job.ended_at - job.started <= job.longest + GRACE_S + self.reaction
+            assert job.ended_at - job.started - _waited(job) <= job.longest + GRACE_S + self.reaction
         limit, since = self.budget.gpu_seconds, self._airflow().watched_since(job)
         if limit is None or since is None or since > self.world.now:
             return
@@ -151,8 +152,10 @@ class Laws:
     def _period_is_kept(self, period: int) -> None:
         jobs = [job for job in self.world.jobs if self.periods[job.name] == period]
         taken = sum(job.deleting_at is not None and job.ended_at is None for job in jobs)
-        lives = sum(_end_of(job) - job.created for job in jobs)
-        assert lives <= self.budget.wall_seconds + LEAST_WALL_S + (GRACE_S + self.reaction) * (1 + taken)
+        lives = sum(_end_of(job) - job.created - _waited(job) for job in jobs)
+        # Nobody watched when it got its node: its deadline still has room for the queue.
+        queues = sum(self.queue_seconds for job in jobs if not job.lowered)
+        assert lives <= self.budget.wall_seconds + LEAST_WALL_S + (GRACE_S + self.reaction) * (1 + taken) + queues
         assert _count(jobs, ["own"]) <= self.budget.attempts + 1
 
     # What is true.
@@ -190,6 +193,11 @@ def _count(jobs: Iterable[Job], ends: list[str]) -> int:
 
 def _did_its_work(pod: Pod) -> bool:
     return pod.code == 0 and pod.end is None
+
+
+def _waited(job: Job) -> float:
+    """Give how long its pods waited for a node."""
+    return sum((_end_of(job) if pod.scheduled is None else pod.scheduled) - pod.created for pod in job.pods)
 
 
 def _end_of(job: Job) -> float:

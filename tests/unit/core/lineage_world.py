@@ -148,6 +148,7 @@ class Job:
     """:ivar target: why it will be Failed: reason and message.
     :ivar trained: whether it came to a model before anybody deleted it.
     :ivar by_outsider: whether somebody else deleted it, or its time to live was over.
+    :ivar lowered: whether its deadline leaves no room for the queue any more.
     :ivar unwritten: whether it was deleted while the ledger could not be written.
     """
 
@@ -176,6 +177,7 @@ class Job:
     trained: bool = False
     by_outsider: bool = False
     unwritten: bool = False
+    lowered: bool = False
     longest: int = 0
 
     @property
@@ -274,7 +276,9 @@ class World:
     def patch(self, job: Job, *, annotations: dict[str, str], spec: dict[str, int]) -> None:
         job.annotations.update(annotations)
         job.backoff_limit = spec.get("backoffLimit", job.backoff_limit)
-        job.deadline = spec.get("activeDeadlineSeconds", job.deadline)
+        deadline = spec.get("activeDeadlineSeconds", job.deadline)
+        job.lowered = deadline < job.deadline or (job.lowered and deadline == job.deadline)
+        job.deadline = deadline
         self._changed(job)
         self.at(self.second, lambda: self._sync(job))
 

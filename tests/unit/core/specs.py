@@ -24,6 +24,7 @@ SETTINGS = RunSettings(
     mlflow_run_id="f" * 32,
     backoff_limit=3,
     deadline_seconds=1800,
+    work_seconds=1800,
 )
 
 

@@ -9,8 +9,9 @@ from tests.unit.core.ledgers import BUDGET, attempt, ended_job, ledger_job, ledg
 
 from gpu_training.core.brevity import LONGEST
 from gpu_training.core.exhaustion import exhausted
-from gpu_training.core.ledger import Claim, Ledger, LedgerJob, spending
+from gpu_training.core.ledger import Claim, Ledger, LedgerJob
 from gpu_training.core.ledger_document import from_text, to_text
+from gpu_training.core.spending import spending
 from gpu_training.core.verdict import Action
 
 pytestmark = pytest.mark.core

@@ -11,7 +11,8 @@ from tests.unit.core.ledgers import ALLOWANCE, attempt, ended_job, failed_attemp
 
 from gpu_training.core.budget import Allowance, Budget
 from gpu_training.core.exhaustion import exhausted, overdrawn, seconds_left, spent_verdict
-from gpu_training.core.ledger import LedgerJob, Spending, allowance, spending
+from gpu_training.core.ledger import LedgerJob
+from gpu_training.core.spending import Spending, allowance, spending
 from gpu_training.core.verdict import Action, Category, Owner
 
 pytestmark = pytest.mark.core
@@ -109,7 +110,7 @@ def test_a_job_that_is_overdrawn_has_spent_the_budget(
     before: LedgerJob, ceiling: Budget, backoff_limit: int, happened: list[Action]
 ) -> None:
     """What ends a Job for its budget's sake lets no other one be made: both count alike."""
-    left = allowance(ceiling, spending([before], NOW), backoff_limit=backoff_limit)
+    left = allowance(ceiling, spending([before], NOW), backoff_limit=backoff_limit, deadline_seconds=10_000)
     attempts = tuple(attempt(f"n{n}", start=20.0 * n, end=20.0 * n + 10, action=a) for n, a in enumerate(happened))
     job = ledger_job(2, allowance=left, attempts=attempts)
     now = 80.0

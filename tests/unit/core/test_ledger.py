@@ -20,18 +20,9 @@ from tests.unit.core.ledgers import (
 )
 
 from gpu_training.core.budget import Budget
-from gpu_training.core.ledger import (
-    CLAIMS_KEPT,
-    JOBS_KEPT,
-    Claim,
-    Ending,
-    LedgerJob,
-    Spending,
-    allowance,
-    attempts_in,
-    spending,
-)
+from gpu_training.core.ledger import CLAIMS_KEPT, JOBS_KEPT, Claim, Ending, LedgerJob, attempts_in
 from gpu_training.core.ledger_document import to_text
+from gpu_training.core.spending import Spending, allowance, spending
 from gpu_training.core.verdict import Action, Category
 
 pytestmark = pytest.mark.core
@@ -113,9 +104,13 @@ def test_gpu_seconds_are_those_of_the_attempts_and_those_that_nobody_saw() -> No
         ({"uid": None}, 50.0, 0.0),
         # A clock that jumps.
         ({"created_at": 60.0}, 50.0, 0.0),
+        # The queue is no part of it.
+        ({"waited": ((5.0, 25.0), (30.0, 40.0))}, 50.0, 20.0),
+        ({"waited": ((40.0, 60.0),)}, 50.0, 40.0),
+        ({"waited": ((40.0, 60.0),), "ended_at": 45.0}, 50.0, 40.0),
     ],
 )
-def test_a_jobs_wall_time_is_its_life(changes: dict[str, Any], now: float, seconds: float) -> None:
+def test_a_jobs_wall_time_is_its_life_outside_of_the_queue(changes: dict[str, Any], now: float, seconds: float) -> None:
     assert ledger_job(1, **changes).wall_seconds(now) == seconds
 
 
@@ -148,7 +143,7 @@ def test_the_next_job_may_spend_what_is_left_and_no_more_than_its_backoff(
     wall_seconds: float,
 ) -> None:
     so_far = Spending(failures=spent[0], disruptions=spent[1], gpu_seconds=spent[2], wall_seconds=spent[3])
-    given = allowance(replace(BUDGET, gpu_seconds=600), so_far, backoff_limit=backoff_limit)
+    given = allowance(replace(BUDGET, gpu_seconds=600), so_far, backoff_limit=backoff_limit, deadline_seconds=1800)
     assert (given.failures, given.disruptions) == (failures, disruptions)
     assert (given.gpu_seconds, given.wall_seconds) == (gpu_seconds, wall_seconds)
 
@@ -158,7 +153,7 @@ def test_failures_of_all_jobs_together_never_pass_the_budget(attempts: int, back
     assume(before < attempts)
     budget = Budget(attempts=attempts, disruptions=0, gpu_seconds=None, wall_seconds=10)
     spent = Spending(failures=before, disruptions=0, gpu_seconds=0.0, wall_seconds=0.0)
-    left = allowance(budget, spent, backoff_limit=backoff_limit)
+    left = allowance(budget, spent, backoff_limit=backoff_limit, deadline_seconds=1800)
     assert before + left.failures + 1 <= attempts  # the failure after those that it makes good ends it
 
 

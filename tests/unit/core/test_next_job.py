@@ -16,6 +16,7 @@ from gpu_training.core.ledger import Ledger
 from gpu_training.core.next_job import NextJob, next_job
 from gpu_training.core.placement import Toleration
 from gpu_training.core.quantity import parse_quantity
+from gpu_training.core.spec import MAXIMUM_DEADLINE_S
 from gpu_training.core.verdict import Action
 
 pytestmark = pytest.mark.core
@@ -37,7 +38,7 @@ def test_the_first_job_is_as_the_spec_says() -> None:
     first = next_job(ledger_of(), of, BUDGET, NOW)
     assert first.spec == of
     assert (first.avoid_nodes, first.on_demand) == ((), False)
-    assert (first.allowance.failures, first.allowance.disruptions, first.deadline_seconds) == (1, 2, 1800)
+    assert (first.allowance.failures, first.allowance.disruptions, first.work_seconds) == (1, 2, 1800)
 
 
 def test_a_job_leaves_the_last_attempt_to_the_one_of_the_fallback_and_spends_all_without_one() -> None:
@@ -157,10 +158,16 @@ def test_without_a_fallback_the_last_attempt_goes_where_all_go() -> None:
 @pytest.mark.parametrize(
     ("wall_seconds", "deadline"), [(1800, 1700), (2000, 1800), (9999, 1800), (150, 50), (101, 5), (50, 5)]
 )
-def test_the_jobs_own_deadline_is_what_is_left_of_the_wall_time_and_never_nothing(
-    wall_seconds: int, deadline: int
-) -> None:
-    assert following(budget=replace(BUDGET, wall_seconds=wall_seconds)).deadline_seconds == deadline
+def test_a_job_may_take_what_is_left_of_the_wall_time_and_never_nothing(wall_seconds: int, deadline: int) -> None:
+    assert following(budget=replace(BUDGET, wall_seconds=wall_seconds)).work_seconds == deadline
+
+
+@pytest.mark.parametrize(
+    ("queue_seconds", "deadline"), [(600, 2400), (0, MAXIMUM_DEADLINE_S), (MAXIMUM_DEADLINE_S, MAXIMUM_DEADLINE_S)]
+)
+def test_the_jobs_own_deadline_has_room_for_the_queue(queue_seconds: int, deadline: int) -> None:
+    made = following(budget=replace(BUDGET, wall_seconds=1900), clocks={"queue_seconds": queue_seconds})
+    assert made.outer_deadline_seconds == deadline
 
 
 def test_the_record_says_what_the_job_holds_and_may_spend() -> None:

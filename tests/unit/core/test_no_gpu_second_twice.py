@@ -32,6 +32,9 @@ _HORIZON_S = 200_000
 _STEPS = 200_000
 
 
+QUEUE_S = 120
+
+
 @dataclass(frozen=True)
 class Event:
     """Something that happens.
@@ -73,6 +76,7 @@ class Schedule:
     def spec(self) -> TrainingSpec:
         return specs.spec(
             deadline_seconds=self.deadline,
+            clocks={"queue_seconds": QUEUE_S},
             backoff_limit=min(self.backoff_limit, self.attempts - 1),
             budget={
                 "attempts": self.attempts,
@@ -93,7 +97,13 @@ class Story:
         budget = spec.budget.resolve(
             backoff_limit=spec.backoff_limit, retries=schedule.retries, deadline_seconds=spec.deadline_seconds
         )
-        self.laws = Laws(self.world, budget, fallback=schedule.has_fallback, pace=max(schedule.paces, default=0.0))
+        self.laws = Laws(
+            self.world,
+            budget,
+            queue_seconds=QUEUE_S,
+            fallback=schedule.has_fallback,
+            pace=max(schedule.paces, default=0.0),
+        )
         deaths = _each(schedule.deaths, -1)
         self.airflow = Airflow(
             self.world,
