@@ -27,6 +27,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 TRIES: Final = 4
 _FIRST_PAUSE_S: Final = 0.2
 _CONNECT_S: Final = 10.0
+# What the clients' loader raises on a kubeconfig of another shape; a missing key is a ConfigException.
+_MALFORMED = (ValueError, OSError, TypeError, AttributeError, LookupError)
 _BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 
 Document = dict[str, Any]
@@ -43,6 +45,13 @@ class ClusterAddress:
 
     def to_document(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def named(self) -> str:
+        """Name the way to it, for messages."""
+        if self.conn_id is not None:
+            return f"connection {self.conn_id!r}"
+        return f"kubeconfig {self.config_file}" if self.config_file is not None else "the pod's service account"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +112,7 @@ class Cluster:
     @property
     def where(self) -> str:
         """Name connection and host, for messages."""
-        return f"connection {self.address.conn_id!r}{self._host}"
+        return f"{self.address.named}{self._host}"
 
     async def request(
         self,
@@ -211,6 +220,7 @@ class Cluster:
         from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
         from airflow.sdk.exceptions import AirflowException
         from kubernetes_asyncio.config import ConfigException
+        from yaml import YAMLError
 
         try:
             # In a thread: reading a connection may block on a secrets backend or on the supervisor.
@@ -223,13 +233,24 @@ class Cluster:
             )
             stack = AsyncExitStack()
             return _Session(client=await stack.enter_async_context(hook.get_conn()), stack=stack)
-        except (AirflowException, ConfigException, ValueError, OSError) as exc:
-            raise ConfigurationError(
-                "kubernetes_conn_id",
-                self.address.conn_id,
-                f"the connection gives no way to a cluster: {exc}; check that it exists and what its extra fields "
-                "(kube_config_path, kube_config, in_cluster, cluster_context) say",
-            ) from exc
+        except (AirflowException, ConfigException, YAMLError, *_MALFORMED) as exc:
+            raise self._no_way(exc) from exc
+
+    def _no_way(self, exc: Exception) -> ConfigurationError:
+        said = " ".join(str(exc).split()) or type(exc).__name__
+        if isinstance(exc, (TypeError, AttributeError, LookupError)):
+            said = f"it is malformed ({said})"
+        if self.address.conn_id is None:
+            where, value = (
+                ("kubeconfig", self.address.config_file) if self.address.config_file else ("in_cluster", True)
+            )
+            return ConfigurationError(where, value, f"gives no way to a cluster: {said}; check what it says")
+        return ConfigurationError(
+            "kubernetes_conn_id",
+            self.address.conn_id,
+            f"the connection gives no way to a cluster: {said}; check that it exists and what its extra fields "
+            "(kube_config_path, kube_config, in_cluster, cluster_context) say",
+        )
 
     def _extras(self) -> dict[str, Any]:
         from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook

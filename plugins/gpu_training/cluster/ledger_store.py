@@ -21,11 +21,11 @@ from gpu_training.core.naming import (
     LABEL_LEDGER,
     LABEL_LINEAGE,
     LABEL_MODEL,
+    LEDGER_KEY,
     label_value,
     ledger_name,
 )
 
-LEDGER_KEY: Final = "ledger.json"
 _WRITE_TRIES: Final = 20
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from typing import Final
 
 from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.jobs import list_pages
-from gpu_training.cluster.ledger_store import LEDGER_KEY, config_maps_path
+from gpu_training.cluster.ledger_store import config_maps_path
 from gpu_training.core.documents import child, text
 from gpu_training.core.errors import ClusterRejected
 from gpu_training.core.ledger_document import LedgerDamaged, from_text
-from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LEDGER, label_value
+from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LEDGER, LEDGER_KEY, label_value
 
 KEEP_DAYS: Final = 30
 """Longer than any training, and than most questions about what one cost."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpu_training.cluster.connection import ClusterAddress
 from gpu_training.commands.exits import RefusedError
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.connection import ClusterAddress
 
 DEFAULT_NAMESPACE = "gpu-training"
 
@@ -19,10 +22,18 @@ _IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the options that :func:`address_of` reads, `--namespace` and `--deployment`."""
+    """Declare those of :func:`add_connection_options`, `--namespace` and `--deployment`."""
     parser.add_argument(
         "--namespace", default=DEFAULT_NAMESPACE, help=f"of the trainings; default: {DEFAULT_NAMESPACE}"
     )
+    add_connection_options(parser)
+    parser.add_argument(
+        "--deployment", metavar="ID", help="only trainings of this Airflow, as [gpu_training] deployment_id names it"
+    )
+
+
+def add_connection_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that :func:`address_of` reads."""
     parser.add_argument(
         "--conn-id", metavar="ID", help="reach the cluster by this connection of the Airflow that is configured here"
     )
@@ -32,9 +43,6 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
         help=f"default: ${_KUBECONFIG_VARIABLE}, else {_KUBECONFIG_FILE}, else the pod's own service account",
     )
     parser.add_argument("--context", help="of the kubeconfig; default: its current one")
-    parser.add_argument(
-        "--deployment", metavar="ID", help="only trainings of this Airflow, as [gpu_training] deployment_id names it"
-    )
 
 
 def address_of(options: argparse.Namespace) -> ClusterAddress:
@@ -42,6 +50,8 @@ def address_of(options: argparse.Namespace) -> ClusterAddress:
 
     :raises RefusedError: they contradict each other, or lead to no cluster.
     """
+    from gpu_training.cluster.connection import ClusterAddress
+
     if options.conn_id is not None and options.kubeconfig is not None:
         raise RefusedError("conn-id and kubeconfig exclude each other: give the one that leads to the cluster")
     if options.conn_id is not None:

@@ -22,6 +22,8 @@ LABEL_LINEAGE: Final = PREFIX + "lineage"
 LABEL_RUN: Final = PREFIX + "run"
 LABEL_TASK: Final = PREFIX + "task"
 LABEL_LEDGER: Final = PREFIX + "ledger"
+LEDGER_KEY: Final = "ledger.json"
+"""Key of a ledger's ConfigMap."""
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 
 ANNOTATION_FINGERPRINT: Final = PREFIX + "fingerprint"

@@ -64,7 +64,7 @@ class ObjectApi:
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> tuple[int, dict[str, Any]]:
         """Give status and document of an answer."""
         self.asked.append((method, path))
-        selector = dict(entry.split("=") for entry in query.get("labelSelector", "").split(",") if entry)
+        selector = [entry.partition("=") for entry in query.get("labelSelector", "").split(",") if entry]
         for (refused, part), (status, message) in self.refusals.items():
             if method == refused and part in path:
                 return status, {"message": message}
@@ -74,7 +74,7 @@ class ObjectApi:
         before = self.objects.get(path)
         if before is None:
             below = [o for name, o in self.objects.items() if name.rpartition("/")[0] == path]
-            below = [o for o in below if selector.items() <= o["metadata"].get("labels", {}).items()]
+            below = [o for o in below if _is_selected(o["metadata"].get("labels", {}), selector)]
             is_list = method == "GET" and path.endswith(("/configmaps", "/jobs", "/pods"))
             return (200, {"items": below, "metadata": {}}) if is_list else (404, {"message": "not found"})
         if method == "GET":
@@ -86,6 +86,11 @@ class ObjectApi:
         if method == "DELETE":
             return 200, self.objects.pop(path)
         return 200, self.put(path, body if method == "PUT" else _merged(before, body))
+
+
+def _is_selected(labels: dict[str, str], selector: list[tuple[str, str, str]]) -> bool:
+    """Whether labels have every key, with its value where one is named."""
+    return all(key in labels and (not equals or labels[key] == value) for key, equals, value in selector)
 
 
 def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

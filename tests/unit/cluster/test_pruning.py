@@ -12,11 +12,10 @@ from tests.unit.cluster.object_server import ObjectApi
 from tests.unit.core.ledgers import ended_job, ledger_job, ledger_of
 
 from gpu_training.cluster.connection import Cluster
-from gpu_training.cluster.ledger_store import LEDGER_KEY
 from gpu_training.cluster.pruning import KEEP_DAYS, prune
 from gpu_training.core.ledger import Ledger
 from gpu_training.core.ledger_document import to_text
-from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LEDGER
+from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LEDGER, LEDGER_KEY
 
 pytestmark = pytest.mark.unit
 

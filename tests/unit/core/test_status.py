@@ -1,0 +1,328 @@
+"""What is read of a namespace shows every training as it is, and what could not be read is said, never guessed at."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.core.damage import anything, damaged
+from tests.unit.core.kubernetes_documents import (
+    JOB_NAME,
+    JOB_UID,
+    Document,
+    complete,
+    condition,
+    container,
+    disruption,
+    failed,
+    failed_pod,
+    job,
+    moment,
+    pod,
+    running,
+    succeeded_pod,
+    waiting,
+)
+from tests.unit.core.ledgers import attempt, ended_job, ledger_job, ledger_of, trained
+
+from gpu_training.contract import Result, ResultStatus
+from gpu_training.core.clocks import Clock, Clocks, clocks_annotation
+from gpu_training.core.decide import Policy
+from gpu_training.core.ledger import Ending, Ledger
+from gpu_training.core.ledger_document import to_text
+from gpu_training.core.naming import TaskTry
+from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.pending_report import Report
+from gpu_training.core.status import Listing, Overview, TrainingStatus, in_order, named
+from gpu_training.core.status_document import to_document
+from gpu_training.core.status_progress import LINES, with_progress
+from gpu_training.core.status_reading import RECENT_S, read_overview
+from gpu_training.core.status_text import overview_lines
+from gpu_training.core.verdict import Action
+from gpu_training.core.waiters import to_text as waiters_text
+from gpu_training.rule_table import built_in_rules
+
+pytestmark = pytest.mark.core
+
+POLICY = Policy(rules=built_in_rules())
+LINEAGE = "0123456789abcdef"
+TRY = TaskTry(dag_id="nightly", run_id="r1", task_id="train", map_index=-1, try_number=2)
+UNSCHEDULABLE = condition("PodScheduled", status="False", reason="Unschedulable", message="0/3 nodes are available")
+
+
+def marks(lineage: str = LINEAGE, model: str = "flight-delay", deployment: str = "airflow") -> dict[str, str]:
+    return {
+        "gpu-training.io/model": model,
+        "gpu-training.io/deployment": deployment,
+        "gpu-training.io/lineage": lineage,
+    }
+
+
+def ours(document: Document, *, lineage: str = LINEAGE, model: str = "flight-delay", **annotations: str) -> Document:
+    """Give a Job with the marks that the operator gives it."""
+    metadata = {
+        **document["metadata"],
+        "labels": marks(lineage, model),
+        "annotations": {
+            "gpu-training.io/data-version": "2013-03-04",
+            "gpu-training.io/generation": "1",
+            "gpu-training.io/waiters": waiters_text([TRY]),
+            **{f"gpu-training.io/{name}": value for name, value in annotations.items()},
+        },
+    }
+    return {**document, "metadata": metadata}
+
+
+def ledger_map(ledger: Ledger | str, lineage: str = LINEAGE) -> Document:
+    content = ledger if isinstance(ledger, str) else to_text(ledger)
+    name = f"flight-delay-{lineage}-ledger"
+    return {"metadata": {"name": name, "labels": marks(lineage)}, "data": {"ledger.json": content}}
+
+
+def overview(
+    jobs: tuple[Document, ...] = (),
+    pods: tuple[Document, ...] | None = (),
+    ledgers: tuple[Document, ...] | None = (),
+    *,
+    second: float = 60,
+) -> Overview:
+    listing = Listing(jobs=jobs, pods=pods, ledgers=ledgers)
+    return read_overview(listing, namespace="gpu-training", policy=POLICY, now=moment(0) + second)
+
+
+def only(*arguments: Any, **options: Any) -> TrainingStatus:
+    (status,) = overview(*arguments, **options).trainings
+    return status
+
+
+QUEUED = pod("Pending", scheduled=None, created=3, conditions=[UNSCHEDULABLE])
+PULLING = pod("Pending", container(waiting("ImagePullBackOff", "x")), scheduled=4)
+RUNNING = pod("Running", container(running(5)))
+
+PHASES = [
+    (job(), (), "pending", 0),
+    (job(condition("Suspended", second=7), spec={"suspend": True}), (), "suspended", 7),
+    (job(), (QUEUED,), "queued", 3),
+    (job(), (PULLING,), "starting", 4),
+    (job(), (RUNNING,), "running", 5),
+    (job(), (failed_pod(1),), "retrying", 11),
+    (job(), (pod("Running", container(running()), conditions=[disruption(9)]),), "retrying", 9),
+    (job(condition("SuccessCriteriaMet", second=12)), (succeeded_pod(),), "finishing", 12),
+    (job(), (succeeded_pod(),), "finishing", 11),
+    (job(metadata={"deletionTimestamp": "2026-11-30T19:24:30Z"}), (RUNNING,), "stopping", None),
+    (complete(13), (succeeded_pod(),), "succeeded", 13),
+    (failed(second=14), (failed_pod(80),), "failed", 14),
+    (failed("DeadlineExceeded", second=15), (RUNNING,), "timed_out", 15),
+]
+
+
+@pytest.mark.parametrize(("document", "pods", "phase", "since"), PHASES)
+def test_a_training_shows_its_phase_and_since_when(
+    document: Document, pods: tuple[Document, ...], phase: str, since: int | None
+) -> None:
+    status = only((ours(document),), pods)
+    assert status.phase == phase
+    assert status.since == (None if since is None else moment(since))
+    assert status.ended == (phase in {"succeeded", "failed", "timed_out"})
+    assert (status.model, status.data_version, status.job) == ("flight-delay", "2013-03-04", JOB_NAME)
+
+
+@pytest.mark.parametrize("phase", ["planned", "pending", "suspended", "queued", "starting", "retrying"])
+def test_what_is_meant_to_run_and_does_not_waits(phase: str) -> None:
+    assert a_status(phase=phase).waits
+
+
+@pytest.mark.parametrize("phase", ["running", "finishing", "stopping", "unknown", "failed", "succeeded"])
+def test_what_runs_or_has_ended_does_not_wait(phase: str) -> None:
+    assert not a_status(phase=phase).waits
+
+
+def test_who_waits_is_read_from_the_job_and_unknown_where_somebody_edited_that() -> None:
+    assert only((ours(job()),)).waiters == (TRY,)
+    assert only((ours(job(), waiters="[]"),)).waiters == ()
+    assert only((ours(job(), waiters="?"),)).waiters is None
+
+
+def test_the_clocks_that_run_are_read_with_the_limits_that_the_job_bears() -> None:
+    clocks = clocks_annotation(Clocks(queue_seconds=600, total_seconds=None), 900)
+    status = only((ours(job(), clocks=clocks),), (QUEUED,), second=63)
+    read = {reading.clock: (reading.elapsed, reading.limit) for reading in status.clocks}
+    assert read == {Clock.QUEUE: (60.0, 600), Clock.TOTAL: (63.0, None)}
+
+
+def test_attempts_and_gpu_seconds_are_those_of_all_jobs_of_the_generation() -> None:
+    earlier = ended_job(1, attempts=(attempt("x", action=Action.RETRY),), unseen_gpu_seconds=2.5)
+    here = ledger_job(2, uid=JOB_UID, name=JOB_NAME, created_at=moment(0))
+    status = only((ours(job()),), (RUNNING,), (ledger_map(ledger_of(earlier, here)),), second=31)
+    assert [each.pod for each in status.attempts] == ["pod-x", RUNNING["metadata"]["name"]]
+    assert status.attempts[-1].ended_at is None
+    assert status.gpu_seconds == 10 + 2.5 + 30
+
+
+def test_what_was_written_of_an_attempt_stays_though_its_pod_is_gone() -> None:
+    seen = attempt("gone", start=moment(1), end=moment(9), action=Action.WAIT)
+    here = ledger_job(1, uid=JOB_UID, name=JOB_NAME, created_at=moment(0), attempts=(seen,))
+    status = only((ours(job()),), (QUEUED,), (ledger_map(ledger_of(here)),))
+    assert [each.pod for each in status.attempts] == ["pod-gone", QUEUED["metadata"]["name"]]
+    assert status.gpu_seconds == 8
+
+
+def test_an_end_that_somebody_watched_counts_more_than_what_is_to_be_seen_now() -> None:
+    closed = ended_job(1, uid=JOB_UID, name=JOB_NAME, ending=Ending.TIMED_OUT)
+    status = only((ours(failed()),), (), (ledger_map(ledger_of(closed)),))
+    assert (status.phase, status.verdict) == ("timed_out", closed.verdict)
+
+
+def test_a_job_that_was_just_made_is_the_one_that_the_ledger_announced() -> None:
+    announced = ledger_job(1, uid=None, name=JOB_NAME)
+    status = only((ours(job()),), (RUNNING,), (ledger_map(ledger_of(announced)),), second=31)
+    assert [each.pod for each in status.attempts] == [RUNNING["metadata"]["name"]]
+    assert status.gpu_seconds == 30
+
+
+def test_the_job_that_lives_speaks_for_its_lineage() -> None:
+    old = failed()
+    old["metadata"] = {**old["metadata"], "name": "old", "uid": "another", "creationTimestamp": "2026-11-30T20:00:00Z"}
+    assert only((ours(job()), ours(old))).job == JOB_NAME
+    assert [status.job for status in overview((ours(job()), ours(old, lineage="f" * 16))).trainings] == [
+        JOB_NAME,
+        "old",
+    ]
+
+
+GONE = [
+    ({"ended_at": moment(0), "ending": Ending.SUCCEEDED, "verdict": None}, "succeeded"),
+    ({"ended_at": moment(0), "ending": Ending.DELETED}, "deleted"),
+    ({"ended_at": None, "ending": None, "created_at": moment(0)}, "lost"),
+    ({"ended_at": None, "ending": None, "created_at": moment(0), "uid": None}, "planned"),
+]
+
+
+@pytest.mark.parametrize(("changes", "phase"), GONE)
+def test_the_ledger_tells_of_what_is_gone_for_a_day(changes: dict[str, Any], phase: str) -> None:
+    ledger = ledger_map(ledger_of(ended_job(3, **changes)))
+    assert only((), (), (ledger,)).phase == phase
+    assert only((), (), (ledger,)).ended == (phase != "planned")
+    assert overview((), (), (ledger,), second=RECENT_S + 1).trainings == ()
+
+
+def test_what_a_success_was_trained_on_is_known_though_its_job_is_gone() -> None:
+    done = trained(3)
+    done = replace(done, result=Result(status=ResultStatus.TRAINED, data_version="2013-03-04"))
+    ledger = ledger_of(ended_job(3, action=None, ended_at=moment(0)), trained=(done,))
+    assert only((), (), (ledger_map(ledger),)).data_version == "2013-03-04"
+
+
+def test_a_ledger_that_somebody_edited_is_said_and_hides_nothing_else() -> None:
+    seen = overview((ours(job()),), (RUNNING,), (ledger_map("{"), ledger_map("{", "f" * 16)))
+    (status,) = seen.trainings
+    assert status.phase == "running"
+    assert [len(status.attempts), len(seen.hidden)] == [1, 2]
+    assert all("was edited and can not be read" in reason for reason in seen.hidden)
+
+
+def test_without_its_pods_a_job_is_not_called_pending_nor_a_success() -> None:
+    active = job(status={"active": 1})
+    assert (only((ours(active),), None).phase, only((ours(active),), None).since) == ("unknown", moment(0))
+    assert only((ours(job()),), None).phase == "pending"
+    done = only((ours(complete()),), None)
+    assert (done.phase, done.ended, done.verdict) == ("unknown", True, None)
+    assert only((ours(failed()),), None).phase == "failed"
+
+
+def test_attempts_that_are_known_are_not_called_lost_because_pods_can_not_be_seen() -> None:
+    lives = attempt("x", start=moment(1), end=None)
+    here = ledger_job(1, uid=JOB_UID, name=JOB_NAME, attempts=(lives,))
+    status = only((ours(job(status={"active": 1})),), None, (ledger_map(ledger_of(here)),))
+    assert status.attempts == (lives,)
+
+
+def test_without_ledgers_what_is_seen_is_told() -> None:
+    status = only((ours(job()),), (RUNNING,), None, second=31)
+    assert (len(status.attempts), status.gpu_seconds, status.deployment) == (1, 30, "airflow")
+
+
+def a_status(**changes: Any) -> TrainingStatus:
+    fields = {"model": "m", "namespace": "n", "deployment": "airflow", "job": "j", "generation": 1, "phase": "queued"}
+    return TrainingStatus(**{**fields, **changes})
+
+
+def test_what_no_waiting_cures_comes_first_then_the_longest_wait_and_the_newest_end_of_all_ends() -> None:
+    never = Report(cause=Cause.NO_GPU_NODES, cure=Cure.NEVER, summary="", remedy="")
+    statuses = [
+        a_status(job="old end", phase="failed", ended=True, since=1.0),
+        a_status(job="new end", phase="succeeded", ended=True, since=2.0),
+        a_status(job="runs", phase="running", since=1.0),
+        a_status(job="unknown", phase="unknown"),
+        a_status(job="waits", since=9.0),
+        a_status(job="waits longer", since=8.0),
+        a_status(job="stuck", since=10.0, pending=never),
+    ]
+    order = ["stuck", "waits longer", "waits", "runs", "unknown", "new end", "old end"]
+    assert [status.job for status in in_order(statuses)] == order
+
+
+def test_a_training_is_found_by_its_model_and_by_each_of_its_jobs() -> None:
+    statuses = [a_status(jobs=("j-1", "j-2")), a_status(model="other", job="k", jobs=("k",))]
+    assert [status.job for status in named(statuses, "m")] == ["j"]
+    assert [status.job for status in named(statuses, "j-1")] == ["j"]
+    assert [status.job for status in named(statuses, "k")] == ["k"]
+    assert named(statuses, "nothing") == ()
+
+
+STALLING = clocks_annotation(Clocks(stall_seconds=300), 900)
+PROGRESS = '2026-11-30T19:24:20.123456789Z GPU_TRAINING_PROGRESS {"v":1,"step":80,"total":200,"throughput":2}'
+
+
+def test_progress_comes_from_the_end_of_the_log_and_starts_the_stall_clock_anew() -> None:
+    status = only((ours(job(), clocks=STALLING),), (RUNNING,))
+    assert Clock.STALL not in {reading.clock for reading in status.clocks}
+    log = f"2026-11-30T19:24:10Z begun\n{PROGRESS}\n2026-11-30T19:24:30Z other words\n"
+    told = with_progress(status, log, moment(60))
+    assert told.progress is not None
+    assert (told.progress.step, told.progress.total) == (80, 200)
+    stall = next(reading for reading in told.clocks if reading.clock is Clock.STALL)
+    assert stall.elapsed == pytest.approx(60 - 20.123456)
+
+
+def test_the_stall_clock_is_not_told_where_progress_may_stand_before_the_lines_that_were_read() -> None:
+    status = only((ours(job(), clocks=STALLING),), (RUNNING,))
+    silent = with_progress(status, "2026-11-30T19:24:10Z begun\n", moment(60))
+    assert {reading.clock: reading.elapsed for reading in silent.clocks}[Clock.STALL] == 55
+    chatty = with_progress(status, "2026-11-30T19:24:10Z words\n" * LINES, moment(60))
+    assert Clock.STALL not in {reading.clock for reading in chatty.clocks}
+
+
+jobs = damaged(ours(job(), clocks=STALLING), ours(complete()), ours(failed()), ours(job(status={"active": 1})))
+pods = damaged(QUEUED, PULLING, RUNNING, failed_pod(83), succeeded_pod(index=1))
+ledgers = damaged(
+    ledger_map(ledger_of(ledger_job(1, uid=JOB_UID, name=JOB_NAME, attempts=(attempt("x", action=Action.RETRY),)))),
+    ledger_map(ledger_of(ended_job(1, ended_at=moment(0)))),
+)
+
+
+@given(
+    st.lists(jobs, max_size=2) | st.lists(anything, max_size=2),
+    st.none() | st.lists(pods, max_size=3),
+    st.none() | st.lists(ledgers, max_size=2),
+    st.text(max_size=40),
+    st.floats(min_value=0, max_value=4e9),
+)
+def test_whatever_the_documents_hold_is_shown_and_never_an_error(
+    some_jobs: list[Any], some_pods: list[Any] | None, some_ledgers: list[Any] | None, log: str, now: float
+) -> None:
+    listing = Listing(
+        jobs=tuple(some_jobs),
+        pods=None if some_pods is None else tuple(some_pods),
+        ledgers=None if some_ledgers is None else tuple(some_ledgers),
+    )
+    seen = read_overview(listing, namespace="n", policy=POLICY, now=now)
+    seen = replace(seen, trainings=tuple(with_progress(status, log, now) for status in seen.trainings))
+    document = to_document(seen, namespace="n", now=now)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    for line in overview_lines(seen, now, width=100):
+        assert not line or line.isprintable()
