@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -12,28 +12,29 @@ from gpu_training.cluster import collections_around
 from gpu_training.cluster.collections_around import Place
 from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.hidden import why
-from gpu_training.cluster.jobs import list_jobs, list_pages
+from gpu_training.cluster.jobs import list_pages
 from gpu_training.cluster.presence import KUEUE, VISIBILITY, Presence, look_for
 from gpu_training.cluster.queue_positions import hidden_positions, read_positions
 from gpu_training.cluster.reflector import is_refusal
+from gpu_training.core.documents import child, text
 from gpu_training.core.errors import GpuTrainingError
-from gpu_training.core.naming import LABEL_DEPLOYMENT, label_value
 from gpu_training.core.surroundings import Surroundings, Tenant, Workload
 
 Value = TypeVar("Value")
 
 
-async def look_once(cluster: Cluster, namespace: str, deployment: str) -> Surroundings:
+async def look_once(cluster: Cluster, namespace: str, jobs: Iterable[Document]) -> Surroundings:
     """Give what is around the trainings of a namespace, by lists alone. What can not be read is in `hidden`.
 
-    :param deployment: id of the Airflow deployment: the deadlines of its Jobs bound how long their pods hold GPUs.
+    :param jobs: of the namespace, as far as they are known: their deadlines bound how long their pods hold GPUs.
     """
     hidden: list[str] = []
-    presence, jobs = await asyncio.gather(look_for(cluster), _jobs(cluster, namespace, deployment))
+    presence = await look_for(cluster)
+    known = {text(child(job, "metadata"), "uid"): job for job in jobs}
     look = partial(_look_at, cluster, hidden)
     nodes, tenants, events, quotas, limits, workloads = await asyncio.gather(
         look(collections_around.NODES),
-        _tenants(cluster, hidden, namespace, jobs),
+        _tenants(cluster, hidden, namespace, known),
         look(collections_around.events(namespace)),
         look(collections_around.quotas(namespace)),
         look(collections_around.limits(namespace)),
@@ -67,14 +68,6 @@ async def _list(cluster: Cluster, place: Place[Value]) -> tuple[tuple[Value, ...
     except GpuTrainingError as error:
         return None, error
     return tuple(found), None
-
-
-async def _jobs(cluster: Cluster, namespace: str, deployment: str) -> Mapping[str, Document]:
-    try:
-        jobs = await list_jobs(cluster, namespace, {LABEL_DEPLOYMENT: label_value(deployment)})
-    except GpuTrainingError:
-        return {}  # whoever asks for the trainings themselves is told why
-    return {job["metadata"]["uid"]: job for job in jobs}
 
 
 async def _tenants(

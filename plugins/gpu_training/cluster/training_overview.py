@@ -9,11 +9,13 @@ from typing import Final
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.namespace_listing import end_of_log, look_at
+from gpu_training.cluster.single_look import look_once
 from gpu_training.core.decide import Policy
 from gpu_training.core.errors import ClusterError
 from gpu_training.core.phase import Phase
 from gpu_training.core.pods import ContainerState, PodObservation
 from gpu_training.core.status import Overview, TrainingStatus, in_order, named
+from gpu_training.core.status_pending import explained, is_to_explain
 from gpu_training.core.status_progress import with_progress
 from gpu_training.core.status_reading import read_overview
 
@@ -35,6 +37,9 @@ async def overview_of(
     shown = overview.trainings if name is None else named(overview.trainings, name)
     turns = asyncio.Semaphore(_LOGS_AT_ONCE)
     shown = tuple(await asyncio.gather(*(_with_progress(cluster, status, turns) for status in shown)))
+    if any(is_to_explain(status) for status in shown):
+        around, now = await look_once(cluster, namespace, listing.jobs), cluster.clock.now()
+        shown = tuple(explained(status, around, now) for status in shown)
     return replace(overview, trainings=in_order(shown))
 
 

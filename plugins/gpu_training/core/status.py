@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gpu_training.contract import Progress
 from gpu_training.core.attempts import Attempt
@@ -33,9 +33,9 @@ class Listing:
     :param hidden: what could not be read, and why.
     """
 
-    jobs: tuple[object, ...] = ()
-    pods: tuple[object, ...] | None = ()
-    ledgers: tuple[object, ...] | None = ()
+    jobs: tuple[dict[str, Any], ...] = ()
+    pods: tuple[dict[str, Any], ...] | None = ()
+    ledgers: tuple[dict[str, Any], ...] | None = ()
     hidden: tuple[str, ...] = ()
 
 
@@ -56,7 +56,7 @@ class TrainingStatus:
     :param progress: the newest that its log told; None when none is known.
     :param jobs: names of all Jobs of the lineage that are known.
     :param observation: what it was read from; None when its Job is gone.
-    :param template: of its pods.
+    :param wanting: the pod that waits, or the template of its pods: what asks for a node.
     """
 
     model: str
@@ -79,7 +79,7 @@ class TrainingStatus:
     hidden: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     observation: Observation | None = field(default=None, repr=False)
-    template: Document = field(default_factory=dict, repr=False)
+    wanting: Document = field(default_factory=dict, repr=False)
 
     @property
     def waits(self) -> bool:

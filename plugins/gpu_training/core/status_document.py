@@ -57,7 +57,7 @@ def _training(status: TrainingStatus) -> dict[str, Any]:
 
 def _why(report: Report | None) -> Mapping[str, Any]:
     if report is None:
-        names = ("cause", "cure", "curable", "summary", "remedy", "nearest", "words")
+        names = ("cause", "cure", "curable", "summary", "remedy", "nearest", "words", "subject")
         return {**dict.fromkeys(names), "nodes": [], "holders": []}
     return {
         "cause": str(report.cause),
@@ -67,6 +67,7 @@ def _why(report: Report | None) -> Mapping[str, Any]:
         "remedy": report.remedy,
         "nearest": report.nearest or None,
         "words": report.words or None,
+        "subject": report.subject or None,
         "nodes": [
             {"reason": node.reason, "count": node.count, "cause": None if node.cause is None else str(node.cause)}
             for node in report.nodes

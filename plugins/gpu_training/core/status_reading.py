@@ -6,7 +6,7 @@ ledger for what is gone. What could not be read is never guessed at: it is `hidd
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,7 +15,7 @@ from gpu_training.core.bookkeeping import book
 from gpu_training.core.clock_readings import read_clocks
 from gpu_training.core.clocks import Clock, clocks_of
 from gpu_training.core.decide import Outcome, Policy, decide
-from gpu_training.core.documents import child, text, texts
+from gpu_training.core.documents import Document, child, text, texts
 from gpu_training.core.ledger import Ending, Ledger, LedgerJob, attempts_in
 from gpu_training.core.ledger_document import LedgerDamaged, from_text
 from gpu_training.core.naming import (
@@ -31,6 +31,7 @@ from gpu_training.core.naming import (
 from gpu_training.core.observation import JobObservation, Observation, observe, observe_job
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.core.phase_start import phase_since
+from gpu_training.core.pods import observe_pod
 from gpu_training.core.status import PLANNED, UNKNOWN, Listing, Overview, TrainingStatus, in_order
 from gpu_training.core.verdict import Verdict
 from gpu_training.core.waiters import waiters_of
@@ -52,8 +53,10 @@ def read_overview(listing: Listing, *, namespace: str, policy: Policy, now: floa
     pods = _by_job(listing.pods or ())
     found: list[TrainingStatus | None] = []
     for key, document in newest.items():
-        seen = observe(document, pods.get(observe_job(document).uid, ()))
-        found.append(_of_job(document, seen, ledgers.get(key), policy, now, pods_seen=listing.pods is not None))
+        of_job = pods.get(observe_job(document).uid, ())
+        seen = observe(document, of_job)
+        status = _of_job(document, seen, ledgers.get(key), policy, now, pods_seen=listing.pods is not None)
+        found.append(replace(status, wanting=_wanting(document, of_job)) if status is not None else None)
     found += [_of_ledger(ledger, namespace, now) for key, ledger in ledgers.items() if key not in newest]
     trainings = in_order(status for status in found if status is not None)
     models = tuple(sorted({status.model for status in trainings}))
@@ -89,7 +92,6 @@ def _of_job(
         gpu_seconds=round(spent, 3),
         jobs=tuple(dict.fromkeys((*names, job.name))),
         observation=seen,
-        template=child(child(document, "spec"), "template"),
     )
     decision = decide(seen, policy, now)
     if job.ended or isinstance(decision, Outcome):
@@ -222,6 +224,13 @@ def _by_job(pods: Iterable[object]) -> dict[str, list[object]]:
         if uid:
             found.setdefault(uid, []).append(document)
     return found
+
+
+def _wanting(job: object, pods: Sequence[object]) -> Document:
+    """Give a pod without a node, of which admission has resolved what the template leaves open; else the template."""
+    waiting = (pod for pod in pods if not observe_pod(pod).ended and not observe_pod(pod).node)
+    found = next(waiting, None)
+    return found if isinstance(found, Mapping) else child(child(job, "spec"), "template")
 
 
 def _generation(job: JobObservation) -> int:

@@ -40,9 +40,11 @@ def overview_lines(overview: Overview, now: float, *, width: int | None = None) 
     lines: list[str] = []
     for status in overview.trainings:
         lines += [*block(status, now, width=width), ""]
-    for reason in overview.hidden:
-        lines += _field("hidden", [reason], width, indent=0)
-    return lines[:-1] if lines and not lines[-1] else lines
+    # What hides something of one training hides it of all: it is said once.
+    around = [reason for status in overview.trainings if status.pending is not None for reason in status.pending.hidden]
+    if hidden := tuple(dict.fromkeys((*overview.hidden, *around))):
+        return [*lines, *_field("hidden", hidden, width, indent=0)]
+    return lines[:-1]
 
 
 def block(status: TrainingStatus, now: float, *, width: int | None = None) -> list[str]:
@@ -63,7 +65,7 @@ def _head(status: TrainingStatus, now: float) -> str:
         ago, at = span(now - status.since), moment(status.since, now=now)
         since = f" {ago} ago, at {at}" if status.ended else f" for {ago}, since {at}"
     name = " ".join(word for word in (status.model or "?", status.data_version) if word)
-    return plain(f"{name}: {status.phase.replace('_', ' ')}{since}")
+    return _printable(f"{name}: {status.phase.replace('_', ' ')}{since}")
 
 
 def _fields(status: TrainingStatus, now: float) -> Iterator[tuple[str, Sequence[str]]]:
@@ -83,8 +85,8 @@ def _fields(status: TrainingStatus, now: float) -> Iterator[tuple[str, Sequence[
     yield "GPU time", [f"{status.gpu_seconds:g} GPU-seconds"]
     if not status.ended:
         yield "waited by", _waiters(status)
-    if hidden := (*(status.pending.hidden if status.pending is not None else ()), *status.hidden):
-        yield "hidden", hidden
+    if status.hidden:
+        yield "hidden", status.hidden
 
 
 def _with_category(status: TrainingStatus) -> str:
@@ -92,6 +94,8 @@ def _with_category(status: TrainingStatus) -> str:
 
 
 def _why(report: Report, now: float) -> Iterator[tuple[str, Sequence[str]]]:
+    if report.subject:
+        yield "what", [report.subject]
     yield "why", [f"{report.cause}: {report.summary}"]
     yield "cure", [_CURES[report.cure]]
     if report.remedy:
@@ -143,7 +147,7 @@ def _table(rows: Sequence[tuple[str, ...]], *, right: tuple[int, ...] = ()) -> l
 
     :param right: columns that are aligned to the right.
     """
-    shown = [tuple(plain(cell) for cell in row) for row in rows[:_LONGEST_TABLE]]
+    shown = [tuple(_printable(cell) for cell in row) for row in rows[:_LONGEST_TABLE]]
     widths = [max(len(cell) for cell in column) for column in zip(*shown, strict=True)]
     lines = [
         "  ".join(
@@ -160,7 +164,7 @@ def _field(label: str, texts: Sequence[str], width: int | None, *, indent: int =
     first, rest = f"{'':{indent}}{label:{_LABEL}} ", " " * (indent + _LABEL + 1)
     lines: list[str] = []
     for n, text in enumerate(texts):
-        head, words = first if n == 0 else rest, plain(text, longest=_LONGEST_WORDS)
+        head, words = first if n == 0 else rest, _printable(text, longest=_LONGEST_WORDS)
         if width is None or len(head) + len(words) <= width or width < len(rest) + _LABEL:
             lines.append(head + words)
         else:
@@ -168,7 +172,7 @@ def _field(label: str, texts: Sequence[str], width: int | None, *, indent: int =
     return lines
 
 
-def plain(text: str, *, longest: int | None = None) -> str:
+def _printable(text: str, *, longest: int | None = None) -> str:
     """Give a text on one line, without control characters and of bounded length."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if longest is None or len(shown) <= longest else f"{shown[: longest - 1]}…"

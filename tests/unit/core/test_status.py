@@ -39,9 +39,11 @@ from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import Report
 from gpu_training.core.status import Listing, Overview, TrainingStatus, in_order, named
 from gpu_training.core.status_document import to_document
+from gpu_training.core.status_pending import explained, is_to_explain
 from gpu_training.core.status_progress import LINES, with_progress
 from gpu_training.core.status_reading import RECENT_S, read_overview
 from gpu_training.core.status_text import overview_lines
+from gpu_training.core.surroundings import Autoscaler, Node, Surroundings
 from gpu_training.core.verdict import Action
 from gpu_training.core.waiters import to_text as waiters_text
 from gpu_training.rule_table import built_in_rules
@@ -246,6 +248,35 @@ def test_without_ledgers_what_is_seen_is_told() -> None:
     assert (len(status.attempts), status.gpu_seconds, status.deployment) == (1, 30, "airflow")
 
 
+NODES = (Node(name="gpu-1", ready=True, labels={"pool": "a"}),)
+
+
+def test_what_waits_is_explained_by_what_is_around_it() -> None:
+    around = Surroundings(nodes=NODES, tenants=(), events=(), autoscaler=Autoscaler.NONE, hidden=("events: forbidden",))
+    status = explained(only((ours(job()),), (QUEUED,)), around, moment(60))
+    assert status.pending is not None
+    assert (status.pending.cause, status.pending.curable) == (Cause.NO_GPU_NODES, False)
+    assert status.pending.hidden == around.hidden
+
+
+@pytest.mark.parametrize(
+    ("document", "pods"), [(job(), (RUNNING,)), (complete(), (succeeded_pod(),)), (job(status={"active": 1}), None)]
+)
+def test_what_does_not_wait_or_can_not_be_seen_is_not_explained(
+    document: Document, pods: tuple[Document, ...] | None
+) -> None:
+    status = only((ours(document),), pods)
+    assert not is_to_explain(status)
+    assert explained(status, Surroundings(nodes=NODES), moment(60)) == status
+
+
+def test_the_pod_that_waits_says_more_than_the_template_of_its_job() -> None:
+    template = {"spec": {"priorityClassName": "nightly"}}
+    document = ours(job(spec={"template": template}))
+    assert only((document,), (failed_pod(1, name="first"), QUEUED)).wanting == QUEUED
+    assert only((document,), (failed_pod(1),)).wanting == template
+
+
 def a_status(**changes: Any) -> TrainingStatus:
     fields = {"model": "m", "namespace": "n", "deployment": "airflow", "job": "j", "generation": 1, "phase": "queued"}
     return TrainingStatus(**{**fields, **changes})
@@ -309,11 +340,17 @@ ledgers = damaged(
     st.lists(jobs, max_size=2) | st.lists(anything, max_size=2),
     st.none() | st.lists(pods, max_size=3),
     st.none() | st.lists(ledgers, max_size=2),
+    st.sampled_from([Surroundings(), Surroundings(nodes=NODES, tenants=(), events=(), autoscaler=Autoscaler.NONE)]),
     st.text(max_size=40),
     st.floats(min_value=0, max_value=4e9),
 )
 def test_whatever_the_documents_hold_is_shown_and_never_an_error(
-    some_jobs: list[Any], some_pods: list[Any] | None, some_ledgers: list[Any] | None, log: str, now: float
+    some_jobs: list[Any],
+    some_pods: list[Any] | None,
+    some_ledgers: list[Any] | None,
+    around: Surroundings,
+    log: str,
+    now: float,
 ) -> None:
     listing = Listing(
         jobs=tuple(some_jobs),
@@ -321,7 +358,8 @@ def test_whatever_the_documents_hold_is_shown_and_never_an_error(
         ledgers=None if some_ledgers is None else tuple(some_ledgers),
     )
     seen = read_overview(listing, namespace="n", policy=POLICY, now=now)
-    seen = replace(seen, trainings=tuple(with_progress(status, log, now) for status in seen.trainings))
+    told = (with_progress(explained(status, around, now), log, now) for status in seen.trainings)
+    seen = replace(seen, trainings=tuple(told))
     document = to_document(seen, namespace="n", now=now)
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     for line in overview_lines(seen, now, width=100):

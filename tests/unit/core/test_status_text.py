@@ -38,6 +38,7 @@ REPORT = Report(
         GpuHolder(who="pod a, model air-time", node="g5-1", gpus=2, ends_by=NOW + 90 * MIN),
         GpuHolder(who="pod b", node="gpu-10", gpus=12),
     ),
+    subject="pod x-1",
     words="0/13 nodes are available",
     hidden=("pods of other namespaces: forbidden",),
 )
@@ -74,6 +75,7 @@ def test_a_training_that_waits_reads_at_a_glance() -> None:
     assert block(WAITING, NOW) == [
         "flight-delay 2013-03-04: queued for 12 min, since 19:12:00 UTC",
         "  job       gpu-training/flight-delay-0-g2-1, generation 2, deployment airflow",
+        "  what      pod x-1",
         "  why       gpus_taken: all 4 GPUs on which it may run are taken",
         "  cure      waiting may cure it",
         "  remedy    wait, or ask the holders",
@@ -88,8 +90,7 @@ def test_a_training_that_waits_reads_at_a_glance() -> None:
         "  attempts  1  pod-x on gpu-1, about 42 GPU-seconds, disrupted: it broke",
         "  GPU time  42 GPU-seconds",
         "  waited by nightly, run r1, task train[3], try 2",
-        "  hidden    pods of other namespaces: forbidden",
-        "            progress: forbidden",
+        "  hidden    progress: forbidden",
     ]
 
 
@@ -136,9 +137,10 @@ def test_long_tables_and_words_are_cut_and_say_so() -> None:
 
 
 def test_what_can_not_be_seen_is_said_below_all_trainings() -> None:
-    lines = overview_lines(Overview(trainings=(status(), status()), hidden=("ledgers: forbidden",)), NOW)
-    assert lines[-1] == "hidden    ledgers: forbidden"
+    lines = overview_lines(Overview(trainings=(WAITING, WAITING), hidden=("ledgers: forbidden",)), NOW)
+    assert lines[-2:] == ["hidden    ledgers: forbidden", "          pods of other namespaces: forbidden"]
     assert lines.count("") == 2
+    assert overview_lines(Overview(trainings=(status(), status())), NOW).count("") == 1
     assert overview_lines(Overview(trainings=()), NOW) == []
 
 
