@@ -4,11 +4,15 @@ own."""
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from gpu_training.cluster.connection import Document
 from gpu_training.core.surroundings import Autoscaler, Happening
 from gpu_training.core.surroundings_documents import happening_of
+
+_LONGEST_MESSAGE: Final = 4096
+"""Kubernetes' own are cut at 1024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +25,10 @@ class Told:
 
 def take_event(document: Document) -> Told:
     """Give what is kept of an Event."""
-    return Told(uid=document["metadata"]["uid"], happening=happening_of(document))
+    happening = happening_of(document)
+    if len(happening.message) > _LONGEST_MESSAGE:
+        happening = replace(happening, message=happening.message[:_LONGEST_MESSAGE])
+    return Told(uid=document["metadata"]["uid"], happening=happening)
 
 
 class EventIndex:
@@ -32,11 +39,13 @@ class EventIndex:
 
     def __init__(self) -> None:
         self.autoscaler = Autoscaler.UNKNOWN
+        self._everything: tuple[Happening, ...] | None = None
         self._groups: dict[str, dict[str, Happening]] = {}
 
     def add(self, told: Told) -> None:
         """Take an Event that is new or has changed."""
         happening = told.happening
+        self._everything = None
         self._groups.setdefault(_group_of(happening), {})[told.uid] = happening
         for autoscaler in (Autoscaler.CLUSTER_AUTOSCALER, Autoscaler.KARPENTER):
             if happening.source.startswith(autoscaler):
@@ -44,11 +53,18 @@ class EventIndex:
 
     def remove(self, told: Told) -> None:
         """Forget an Event that is gone."""
+        self._everything = None
         name = _group_of(told.happening)
         group = self._groups.get(name, {})
         group.pop(told.uid, None)
         if not group:
             self._groups.pop(name, None)
+
+    def everything(self) -> tuple[Happening, ...]:
+        """Give all Events; the same tuple until one has changed."""
+        if self._everything is None:
+            self._everything = tuple(each for group in self._groups.values() for each in group.values())
+        return self._everything
 
     def about(self, uids: Collection[str], workloads: Collection[str]) -> tuple[Happening, ...]:
         """Give the Events about some Jobs and pods, about their workloads, and about whatever is of another kind.

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from gpu_training.cluster.collections_around import JobOf
 from gpu_training.cluster.connection import Cluster, ClusterAddress
+from gpu_training.cluster.mirror import HOLD_S
 from gpu_training.cluster.sights import Sights
 from gpu_training.core.surroundings import Surroundings
 
@@ -24,8 +25,8 @@ log = logging.getLogger(__name__)
 LINGER_S: Final = 120.0
 """The watches stay open for so long after the last training has ceased to wait: another one may begin to, and lists are
 what is dear."""
-_GATHER_S: Final = 0.3
-"""News of many nodes come together."""
+GATHER_S: Final = HOLD_S + 0.05
+"""Collections are watched apart: what one tells of is seen in the others a moment later."""
 _LEAST_BETWEEN_S: Final = 2.0
 _BETWEEN_EACH_S: Final = 0.2
 """Each training that is woken thinks anew; with hundreds of them that must not happen at every breath of a node."""
@@ -47,8 +48,9 @@ class Looker(Protocol):
 class Lookout:
     """Looks around in one namespace of one API server. Belongs to an event loop.
 
-    A looker is woken at once by an Event about its Job or pods, by news of its Kueue Workload, and by another position
-    in its queue; by nodes, and by what becomes known or unknown, within seconds.
+    A looker is woken by an Event about its Job or pods, by news of its Kueue Workload, and by another position in its
+    queue, :data:`GATHER_S` seconds after it came; by news of nodes and of who is on them, and by what becomes known or
+    unknown, within seconds.
 
     :param job_of: gives the document of one of our Jobs by its UID, where it is known.
     """
@@ -63,7 +65,10 @@ class Lookout:
         self._ended: set[asyncio.Task[None]] = set()
         self._linger: asyncio.TimerHandle | None = None
         self._waking: asyncio.TimerHandle | None = None
+        self._telling: asyncio.TimerHandle | None = None
+        self._news: set[str] = set()
         self._woken_at = float("-inf")
+        self._was_settled = False
 
     def begin(self, who: Looker) -> None:
         """Look around for a training that waits, until :meth:`end`; again is no harm."""
@@ -117,10 +122,10 @@ class Lookout:
 
     async def close(self) -> None:
         """End every watch."""
-        for timer in (self._linger, self._waking):
+        for timer in (self._linger, self._waking, self._telling):
             if timer is not None:
                 timer.cancel()
-        self._linger = self._waking = None
+        self._linger = self._waking = self._telling = None
         self._lookers.clear()
         self._stop()
         await asyncio.gather(*self._ended, return_exceptions=True)
@@ -131,16 +136,30 @@ class Lookout:
             self._ended.add(self._task)
             self._task.add_done_callback(self._ended.discard)
         self._task = self._sights = self._linger = None
+        self._was_settled = False
 
     def _on_told(self, uid: str) -> None:
+        self._news.add(uid)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(GATHER_S, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        news, self._news = self._news, set()
         for looker in self._lookers:
-            if looker.concerns(uid):
+            if any(looker.concerns(uid) for uid in news):
                 looker.notify()
 
     def _on_stirred(self) -> None:
+        settled, self._was_settled = self._was_settled, self.is_settled
+        if self._was_settled and not settled:
+            self._woken_at = float("-inf")  # now everything is known: nobody waits for that any longer
+            if self._waking is not None:
+                self._waking.cancel()
+                self._waking = None
         if self._waking is None:
             between = max(_LEAST_BETWEEN_S, _BETWEEN_EACH_S * len(self._lookers))
-            pause = max(_GATHER_S, self._woken_at + between - monotonic())
+            pause = max(GATHER_S, self._woken_at + between - monotonic())
             self._waking = asyncio.get_running_loop().call_later(pause, self._wake)
 
     def _wake(self) -> None:

@@ -14,6 +14,10 @@ from gpu_training.cluster.reflector import Kept, Pace, Reflector, is_refusal
 
 RESYNC_S: Final = 1800.0
 """A list of thousands of nodes is dear, and a lost event here costs no training anything."""
+HOLD_S: Final = 0.25
+"""What is worked out of the values of thousands of objects is kept for as long as they are the same tuple. Where one of
+them changes at every moment, that shall not be for nothing."""
+LONGEST_PAUSE_S: Final = 60.0
 _TROUBLE_S: Final = 20.0
 """A watch that breaks and goes on is not worth a word."""
 
@@ -44,6 +48,8 @@ class Mirror(Generic[Kept]):
         self._removed = removed
         self._stirred = stirred
         self._values: tuple[Kept, ...] | None = None
+        self._is_old = False
+        self._taken_at = 0.0
         self._trouble: Exception | None = None
         self._trouble_since = 0.0
         self._reflector: Reflector[Kept | None] = Reflector(
@@ -55,7 +61,7 @@ class Mirror(Generic[Kept]):
             removed=self._on_removed,
             listed=self._on_listed,
             trouble=self._on_trouble,
-            pace=Pace(page=place.page, resync=RESYNC_S, refused=REFUSED_S),
+            pace=Pace(page=place.page, resync=RESYNC_S, refused=REFUSED_S, longest_pause=LONGEST_PAUSE_S),
         )
 
     async def run(self) -> None:
@@ -68,12 +74,20 @@ class Mirror(Generic[Kept]):
         return self._reflector.is_listed
 
     @property
+    def is_known(self) -> bool:
+        """Whether it could be read, and may be."""
+        return self._reflector.is_listed and not self.is_refused.is_set()
+
+    @property
     def values(self) -> tuple[Kept, ...] | None:
-        """Everything that there is now; None while that can not be known."""
-        if not self._reflector.is_listed or self.is_refused.is_set():
+        """Everything that there is now; None while that can not be known. The same tuple until something has changed,
+        and for :data:`HOLD_S` seconds at least."""
+        if not self.is_known:
             return None
-        if self._values is None:
+        if self._values is None or (self._is_old and monotonic() >= self._taken_at + HOLD_S):
             self._values = tuple(value for value in self._reflector.kept() if value is not None)
+            self._taken_at = monotonic()
+            self._is_old = False
         return self._values
 
     @property
@@ -87,12 +101,12 @@ class Mirror(Generic[Kept]):
         return None
 
     def _on_changed(self, value: Kept | None) -> None:
-        self._values = None
+        self._is_old = True
         if self._changed is not None and value is not None:
             self._changed(value)
 
     def _on_removed(self, value: Kept | None) -> None:
-        self._values = None
+        self._is_old = True
         if self._removed is not None and value is not None:
             self._removed(value)
 

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 EVERY_S: Final = 40.0
 _SETTLE_S: Final = 0.5
 """Kueue tells of a workload a moment before its visibility API does."""
-_REFILL_S: Final = 30.0
+REFILL_S: Final = 30.0
 _BURST: Final = 4
 _NOT_ALLOWED: Final = "queue positions: the account may not read pendingworkloads of local queues"
 _NOT_THERE: Final = "queue positions: Kueue's visibility API is not there"
@@ -97,12 +97,12 @@ class QueuePositions:
         goes."""
         while True:
             now = monotonic()
-            self._allowance = min(self._allowance + (now - self._counted_at) / _REFILL_S, float(_BURST))
+            self._allowance = min(self._allowance + (now - self._counted_at) / REFILL_S, float(_BURST))
             self._counted_at = now
             if self._allowance >= 1:
                 self._allowance -= 1
                 return
-            await asyncio.sleep((1 - self._allowance) * _REFILL_S)
+            await asyncio.sleep((1 - self._allowance) * REFILL_S)
 
 
 async def read_positions(cluster: Cluster, namespace: str, version: str, queue: str) -> dict[str, int]:

@@ -51,11 +51,13 @@ class Pace:
     :param resync: seconds after which everything is listed again, in case an event was lost.
     :param refused: seconds after which a collection that may not be read, or does not exist, is asked for again; None
         treats a refusal like any other fault.
+    :param longest_pause: seconds between two tries after many faults.
     """
 
     page: int = 500
     resync: float = RESYNC_S
     refused: float | None = None
+    longest_pause: float = _LONGEST_PAUSE_S
 
 
 class Reflector(Generic[Kept]):
@@ -122,7 +124,7 @@ class Reflector(Generic[Kept]):
                 faults += 1
                 pause = self._suffer(error, faults)
             if faults:
-                pause = pause or min(_FIRST_PAUSE_S * 2**faults, _LONGEST_PAUSE_S)
+                pause = pause or min(_FIRST_PAUSE_S * 2**faults, self._pace.longest_pause)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
 
     def _suffer(self, error: Exception, faults: int) -> float | None:

@@ -15,7 +15,7 @@ from gpu_training.cluster.event_index import EventIndex, Told
 from gpu_training.cluster.mirror import Mirror
 from gpu_training.cluster.presence import KUEUE, VISIBILITY, Presence, look_for
 from gpu_training.cluster.queue_positions import QueuePositions
-from gpu_training.core.surroundings import Autoscaler, Happening, Node, Surroundings, Workload
+from gpu_training.core.surroundings import Autoscaler, Happening, Node, Surroundings, Tenant, Workload
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,10 @@ class Sights:
         self._nodes = Mirror(
             cluster, collections_around.NODES, changed=self._on_node, removed=self._on_node, stirred=stirred
         )
-        self._all_tenants = Mirror(cluster, collections_around.all_tenants(job_of), stirred=stirred)
-        self._own_tenants = Mirror(cluster, collections_around.tenants(namespace, job_of), stirred=stirred)
+        self._all_tenants, self._own_tenants = (
+            Mirror(cluster, place, changed=self._on_tenant, removed=self._on_tenant, stirred=stirred)
+            for place in (collections_around.all_tenants(job_of), collections_around.tenants(namespace, job_of))
+        )
         self._quotas = Mirror(cluster, collections_around.quotas(namespace), stirred=stirred)
         self._limits = Mirror(cluster, collections_around.limits(namespace), stirred=stirred)
         self._workloads: Mirror[Workload] | None = None
@@ -96,7 +98,7 @@ class Sights:
             quotas=self._quotas.values,
             limits=None if limits is None else tuple(limit for rules in limits for limit in rules),
             workloads=self._place().values if self._workloads is not None else _none_of(presence),
-            autoscaler=self._index.autoscaler if presence.autoscaler is Autoscaler.UNKNOWN else presence.autoscaler,
+            autoscaler=self._autoscaler(presence),
             hidden=(*self._hidden(), *presence.hidden),
         )
 
@@ -109,17 +111,21 @@ class Sights:
             self._limits,
             self._workloads,
         ]
-        if self._all_tenants.values is None and self._all_tenants.is_refused.is_set():
+        if self._all_tenants.is_refused.is_set():
             mirrors.insert(2, self._own_tenants)
         found = [mirror.hidden for mirror in mirrors if mirror is not None]
         return [why for why in (*found, self._positions.hidden) if why is not None]
 
+    def _autoscaler(self, presence: Presence) -> Autoscaler:
+        """Give the one that was found, or else one that was heard: a managed one leaves nothing else behind."""
+        found, heard = presence.autoscaler, self._index.autoscaler
+        return heard if found in (Autoscaler.UNKNOWN, Autoscaler.NONE) and heard is not Autoscaler.UNKNOWN else found
+
     def _happenings(self, uids: Collection[str] | None) -> tuple[Happening, ...] | None:
-        told = self._events.values
-        if told is None:
+        if not self._events.is_known:
             return None
         if uids is None:
-            return tuple(each.happening for each in told)
+            return self._index.everything()
         by_job = self._place().by_job
         return self._index.about(uids, [by_job[uid].name for uid in uids if uid in by_job])
 
@@ -146,6 +152,10 @@ class Sights:
 
     def _on_node(self, _: Node) -> None:
         if self._nodes.is_listed:
+            self._stirred()
+
+    def _on_tenant(self, _: Tenant) -> None:
+        if self._all_tenants.is_listed or self._own_tenants.is_listed:
             self._stirred()
 
     def _on_workload(self, workload: Workload) -> None:

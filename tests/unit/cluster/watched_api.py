@@ -7,6 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -15,7 +16,6 @@ import yaml
 from gpu_training.cluster.connection import ClusterAddress
 
 Document = dict[str, Any]
-LONGEST_WATCH_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif page is None:
             self._answer(404, {"kind": "Status", "message": "the server could not find the requested resource"})
         elif query.get("watch") == "true":
-            self._watch(asked.path, int(query["resourceVersion"]))
+            self._watch(asked.path, int(query["resourceVersion"]), monotonic() + float(query["timeoutSeconds"]))
         else:
             self._answer(200, page)
 
@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _watch(self, path: str, since: int) -> None:
+    def _watch(self, path: str, since: int, until: float) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -162,18 +162,21 @@ class _Handler(BaseHTTPRequestHandler):
         with api.changed:
             api.watching += 1
         try:
-            while not api.stopped:
-                for version, event in self._wait(path, since):
+            while not api.stopped and monotonic() < until:
+                for version, event in self._wait(path, since, until):
                     content = json.dumps(event).encode() + b"\n"
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(content), content))
                     since = version
+            self.wfile.write(b"0\r\n\r\n")
+        except ConnectionError:
+            self.close_connection = True  # whoever watched is gone
         finally:
             with api.changed:
                 api.watching -= 1
 
-    def _wait(self, path: str, since: int) -> list[tuple[int, Document]]:
+    def _wait(self, path: str, since: int, until: float) -> list[tuple[int, Document]]:
         with self.api.changed:
-            self.api.changed.wait_for(lambda: self.api.stopped or self.api.news(path, since), LONGEST_WATCH_S)
+            self.api.changed.wait_for(lambda: self.api.stopped or self.api.news(path, since), until - monotonic())
             return self.api.news(path, since)
 
     def log_message(self, *_: object) -> None:
