@@ -31,7 +31,7 @@ def documents(namespace: str = NAMESPACE, *, folder: Path = FOLDER) -> Iterator[
             metadata = document["metadata"]
             if document["kind"] == "Namespace":
                 metadata["name"] = namespace
-            elif "namespace" in metadata:
+            elif metadata.get("namespace") == NAMESPACE:
                 metadata["namespace"] = namespace
             yield document
 

@@ -15,7 +15,15 @@ ALLOWED = [
     *((verb, "", "pods", "") for verb in ("get", "list", "watch", "create")),
     *((verb, "", "configmaps", "") for verb in ("get", "create", "update", "list", "delete")),
     ("get", "", "pods", "log"),
+    *(
+        (verb, "", resource, "")
+        for verb in ("list", "watch")
+        for resource in ("events", "resourcequotas", "limitranges")
+    ),
+    *((verb, "kueue.x-k8s.io", "workloads", "") for verb in ("list", "watch")),
+    ("get", "visibility.kueue.x-k8s.io", "localqueues", "pendingworkloads"),
 ]
+EVERYWHERE = [(verb, "", "nodes", "") for verb in ("list", "watch")]
 FORBIDDEN = [
     ("deletecollection", "batch", "jobs", ""),
     ("delete", "", "pods", ""),
@@ -23,7 +31,10 @@ FORBIDDEN = [
     ("get", "", "secrets", ""),
     ("list", "", "secrets", ""),
     ("get", "", "nodes", ""),
-    ("list", "", "events", ""),
+    ("patch", "", "nodes", ""),
+    ("create", "", "events", ""),
+    ("get", "kueue.x-k8s.io", "clusterqueues", ""),
+    ("update", "kueue.x-k8s.io", "workloads", ""),
     ("watch", "", "configmaps", ""),
     ("deletecollection", "", "configmaps", ""),
     ("create", "", "serviceaccounts", "token"),
@@ -31,8 +42,10 @@ FORBIDDEN = [
 ]
 
 
-def may(api: Api, account: str, namespace: str, verb: str, group: str, resource: str, subresource: str) -> bool:
-    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+def may(
+    api: Api, account: str, namespace: str, verb: str, group: str, resource: str, subresource: str, name: str = ""
+) -> bool:
+    attributes = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -51,15 +64,26 @@ def test_the_operator_may_do_what_it_needs_and_no_more(sandbox: Sandbox) -> None
         return may(sandbox.api, "airflow", "gpu-training", *attributes)
 
     assert [each for each in ALLOWED if not check(each)] == []
+    assert [each for each in EVERYWHERE if not check(each)] == []
     assert [each for each in FORBIDDEN if check(each)] == []
 
 
 def test_the_operator_may_do_nothing_elsewhere(sandbox: Sandbox) -> None:
-    assert [each for each in ALLOWED if may(sandbox.api, "airflow", "default", *each)] == []
+    every = [*ALLOWED, *FORBIDDEN]
+    assert [each for each in every if may(sandbox.api, "airflow", "default", *each)] == []
+    assert [each for each in every if may(sandbox.api, "airflow", "kube-system", *each)] == []
+
+
+def test_the_operator_may_read_of_other_namespaces_the_autoscaler_s_status_alone(sandbox: Sandbox) -> None:
+    def may_read(name: str) -> bool:
+        return may(sandbox.api, "airflow", "kube-system", "get", "", "configmaps", "", name=name)
+
+    assert may_read("cluster-autoscaler-status")
+    assert not may_read("extension-apiserver-authentication")
 
 
 def test_a_training_may_do_nothing_at_all(sandbox: Sandbox) -> None:
-    every = [*ALLOWED, *FORBIDDEN]
+    every = [*ALLOWED, *EVERYWHERE, *FORBIDDEN]
     assert [each for each in every if may(sandbox.api, "training", "gpu-training", *each)] == []
 
 
