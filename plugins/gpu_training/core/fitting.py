@@ -88,7 +88,7 @@ def count_nodes(index: NodeIndex, demand: Demand, own: Collection[tuple[str, str
     """
     names = frozenset(name for term in demand.terms or () for each in term.fields for name in each.values)
     labels = frozenset([*demand.selector, *(each.key for term in demand.terms or () for each in term.labels)])
-    numbers, firsts = index.groups(labels, names)
+    numbers, firsts = index.table.groups(labels, names)
     resources = _in_order(demand)
     mine = frozenset(own)
     free = {resource: index.free(resource, demand.priority, mine) for resource in resources}
@@ -128,14 +128,14 @@ def _hardest_first(found: Sequence[Obstacle]) -> tuple[Obstacle, ...]:
     return tuple(sorted(found, key=lambda each: -_RANK[each.cause]))
 
 
-def _distance(kind: Kind) -> tuple[int, int, int]:
-    hardest = kind.hardest
-    return (_RANK[hardest.cause] + 1 if hardest is not None else 0, len(kind.obstacles), -len(kind.places))
+def _distance(kind: Kind) -> tuple[int, int, int, int]:
+    rank = _RANK[kind.hardest.cause] + 1 if kind.hardest is not None else 0
+    return rank, len(kind.obstacles), -len(kind.places), kind.places[0]
 
 
 def _states(index: NodeIndex, resource: str, free: list[int], amount: Fraction) -> list[int]:
-    whole = index.whole(resource)
-    promised = index.promised() if resource == GPU_RESOURCE else whole
+    whole = index.table.whole(resource)
+    promised = index.table.promised if resource == GPU_RESOURCE else whole
     return _states_of(free, whole, promised, units_asked(amount))
 
 
@@ -146,9 +146,9 @@ def _states_of(free: list[int], whole: list[int], promised: list[int], asked: in
         else _TAKEN
         if all_ >= asked
         else _OFFERS_TOO_FEW
-        if more >= asked or (more and not all_)
+        if more >= asked
         else _TOO_SMALL
-        if all_
+        if all_ or more
         else _HAS_NONE
         for left, all_, more in zip(free, whole, promised, strict=True)
     ]
@@ -168,7 +168,10 @@ def _shortage(resource: str, state: int, asked: Fraction) -> Obstacle:
         cause = Cause.GPUS_TAKEN if gpu else Cause.CPU_OR_MEMORY_TAKEN
         reason = "holds as many pods as it may" if resource == PODS else f"has less than {amount} {resource} free"
     elif state == _OFFERS_TOO_FEW:
-        cause, reason = Cause.DEVICE_PLUGIN_DOWN, f"has GPUs and does not offer {amount} {resource}"
+        cause, reason = (
+            Cause.DEVICE_PLUGIN_DOWN,
+            f"has {amount} {resource} or more that its device plugin does not offer",
+        )
     elif state == _HAS_NONE and gpu:
         cause, reason = Cause.NO_GPU_NODES, f"has no {resource}"
     else:

@@ -55,7 +55,7 @@ def _only(survey: Survey, test: Callable[[Obstacle], bool]) -> list[Kind]:
 
 
 def _fewer_gpus(survey: Survey, demand: Demand) -> str:
-    if demand.requests.get(GPU_RESOURCE, Fraction(0)) <= 0 or survey.index.tenants is None:
+    if demand.requests.get(GPU_RESOURCE, Fraction(0)) <= 0 or survey.index.usage is None:
         return ""
     kinds = _only(survey, lambda o: o.cause in _SHORT_OF_GPUS and o.resource == GPU_RESOURCE)
     free = survey.free[GPU_RESOURCE]
@@ -69,7 +69,7 @@ def _fewer_gpus(survey: Survey, demand: Demand) -> str:
 
 def _less_of_another(survey: Survey, demand: Demand) -> str:
     kinds = [kind for kind in _only(survey, _is_another) if len(kind.obstacles) == 1]
-    if not kinds or survey.index.tenants is None:
+    if not kinds or survey.index.usage is None:
         return ""
     resource = kinds[0].obstacles[0].resource
     places = _places(kind for kind in kinds if kind.obstacles[0].resource == resource)
@@ -85,7 +85,7 @@ def _is_another(obstacle: Obstacle) -> bool:
 
 def _toleration(survey: Survey, demand: Demand) -> str:
     kinds = _only(survey, lambda o: o.taint is not None)
-    if not kinds or survey.index.tenants is None:
+    if not kinds or survey.index.usage is None:
         return ""
     best = min(kinds, key=lambda kind: (len(kind.obstacles), -len(kind.places)))
     wanted = ", ".join(toleration_text(o.taint) for o in best.obstacles if o.taint is not None)
@@ -101,7 +101,7 @@ def toleration_text(taint: Taint) -> str:
 def _selector(survey: Survey, demand: Demand) -> str:
     """Give the labels by which the nodes go that have room and that the node selector leaves out."""
     kinds = _only(survey, lambda o: bool(o.label))
-    if not kinds or survey.index.tenants is None:
+    if not kinds or survey.index.usage is None:
         return ""
     nearest = min(len(kind.obstacles) for kind in kinds)
     kinds = [kind for kind in kinds if len(kind.obstacles) == nearest]
@@ -131,7 +131,7 @@ def holders_of(
     :param namespace: of the training; holders of another one are told with theirs.
     :param own: namespaces and names of the training's own pods, which are left out.
     """
-    by_node = survey.index.gpu_holders()
+    by_node = survey.index.usage.gpu_holders if survey.index.usage is not None else {}
     found = (
         tenant
         for place in _places(kinds)

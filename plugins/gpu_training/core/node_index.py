@@ -6,9 +6,10 @@ resource's base unit, the finest that Kubernetes keeps: exact, and several times
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from gpu_training.core.pod_demand import PODS
@@ -21,14 +22,16 @@ _UNBOUNDED: Final = 10**40
 _KEPT: Final = 32
 _MOMENTS_KEPT: Final = 4
 
+_COUNT_LABELS: Final = ("nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count")
+_COUNT: Final = re.compile(r"[0-9]{1,4}")
+_SAYS_NO: Final = ("", "0", "false", "none")
 # What clouds, NVIDIA's feature discovery and node-feature-discovery put on nodes that have GPUs, driver or not.
 _GPU_LABELS: Final = (
+    *_COUNT_LABELS,
     "nvidia.com/gpu.present",
-    "nvidia.com/gpu.count",
     "nvidia.com/gpu.product",
     "cloud.google.com/gke-accelerator",
     "k8s.amazonaws.com/accelerator",
-    "karpenter.k8s.aws/instance-gpu-count",
     "kubernetes.azure.com/accelerator",
     "feature.node.kubernetes.io/pci-10de.present",
     "feature.node.kubernetes.io/pci-0302_10de.present",
@@ -41,17 +44,19 @@ Groups = tuple[list[int], list[Node]]
 
 def has_gpu_label(node: Node) -> bool:
     """Whether a node's labels say that it has GPUs, whether or not it offers them."""
-    return any(node.labels.get(label, "false") not in ("false", "0", "none", "") for label in _GPU_LABELS)
+    return any(node.labels.get(label, "") not in _SAYS_NO for label in _GPU_LABELS)
 
 
 def units(amount: Fraction) -> int:
     """Give an amount that a node has, rounded down."""
-    return amount.numerator * UNIT // amount.denominator
+    numerator, denominator = amount.as_integer_ratio()
+    return numerator * UNIT // denominator
 
 
 def units_asked(amount: Fraction) -> int:
     """Give an amount that is asked for, rounded up."""
-    return -(-amount.numerator * UNIT // amount.denominator)
+    numerator, denominator = amount.as_integer_ratio()
+    return -(-numerator * UNIT // denominator)
 
 
 def whole_of(node: Node, resource: str) -> int:
@@ -64,62 +69,82 @@ def whole_of(node: Node, resource: str) -> int:
 
 
 def promise_of(node: Node) -> int:
-    """Give how many GPUs a node has, offered or not, in billionths; a billionth where only a label says that it has."""
-    return units(node.capacity.get(GPU_RESOURCE, Fraction(0))) or int(has_gpu_label(node))
+    """Give how many GPUs a node has, offered or not, in billionths: by its capacity, or by its labels, of which some do
+    not say how many."""
+    offered = node.capacity.get(GPU_RESOURCE)
+    if offered:
+        return units(offered)
+    if not has_gpu_label(node):
+        return 0
+    counts = [node.labels.get(label, "") for label in _COUNT_LABELS]
+    return next((int(count) * UNIT for count in counts if _COUNT.fullmatch(count)), _UNBOUNDED)
 
 
-class NodeIndex:
-    """Nodes, in their order, and their tenants.
+class Usage:
+    """What the tenants of nodes hold: of a moment, whatever the nodes are like."""
 
-    :param tenants: None when they are not known: then everything that a node has reads as free.
-    """
+    def __init__(self, tenants: tuple[Tenant, ...]) -> None:
+        self.tenants = tuple(each for each in tenants if not each.nominated)
+        self.nominated = tuple(each for each in tenants if each.nominated)
+        self._held: dict[str, dict[str, int]] = {}
 
-    def __init__(self, nodes: tuple[Node, ...], tenants: tuple[Tenant, ...] | None) -> None:
+    def held(self, resource: str) -> Mapping[str, int]:
+        """Give what is held of a resource, by node."""
+        if resource not in self._held:
+            self._held[resource] = _held(self.tenants, resource)
+        return self._held[resource]
+
+    @cached_property
+    def gpu_holders(self) -> Mapping[str, list[Tenant]]:
+        """The tenants that hold GPUs, by node."""
+        found: dict[str, list[Tenant]] = {}
+        for tenant in self.tenants:
+            if GPU_RESOURCE in tenant.requests and tenant.requests[GPU_RESOURCE] > 0:
+                found.setdefault(tenant.node, []).append(tenant)
+        return found
+
+
+def _held(tenants: Iterable[Tenant], resource: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for tenant in tenants:
+        amount = tenant.requests.get(resource)
+        if amount is not None:
+            found[tenant.node] = found.get(tenant.node, 0) + units_asked(amount)
+    return found
+
+
+class NodeTable:
+    """Nodes, in their order, whatever is held there."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
         self.nodes = nodes
-        self.tenants = tuple(each for each in tenants or () if not each.nominated)
-        self.nominated = tuple(each for each in tenants or () if each.nominated)
-        self._place = {node.name: place for place, node in enumerate(nodes)}
-        self._free: dict[str, list[int]] = {}
         self._whole: dict[str, list[int]] = {}
-        self._promised: list[int] | None = None
         self._groups: dict[tuple[frozenset[str], frozenset[str]], Groups] = {}
-        self._holders: dict[str, list[Tenant]] | None = None
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Node]:
+        return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [node.name for node in self.nodes]
+
+    def node(self, name: str) -> Node | None:
+        """Give the node of a name."""
+        return self._by_name.get(name)
 
     def whole(self, resource: str) -> list[int]:
         """Give what each node has of a resource in all."""
         if resource not in self._whole:
-            self._whole[resource] = [whole_of(node, resource) for node in self.nodes]
+            absent = _UNBOUNDED if resource == PODS else 0
+            amounts = [node.allocatable.get(resource) for node in self.nodes]
+            self._whole[resource] = [absent if amount is None else units(amount) for amount in amounts]
         return self._whole[resource]
 
-    def free(self, resource: str, priority: int, own: frozenset[tuple[str, str]]) -> list[int]:
-        """Give what is free on each node for a pod.
-
-        :param priority: of the pod: room that is meant for pods of at least this priority is not free.
-        :param own: namespaces and names of the training's own pods: what is meant for them is.
-        """
-        if resource not in self._free:
-            self._free[resource] = self._without(self.whole(resource), resource, self.tenants)
-        claims = [t for t in self.nominated if t.priority >= priority and (t.namespace, t.name) not in own]
-        return self._without(self._free[resource], resource, claims) if claims else self._free[resource]
-
-    def _without(self, amounts: list[int], resource: str, tenants: Iterable[Tenant]) -> list[int]:
-        left = list(amounts)
-        for tenant in tenants:
-            place, held = self._place.get(tenant.node), tenant.requests.get(resource)
-            if place is not None and held is not None:
-                left[place] -= units_asked(held)
-        return left
-
-    def node(self, name: str) -> Node | None:
-        """Give the node of a name."""
-        place = self._place.get(name)
-        return None if place is None else self.nodes[place]
-
+    @cached_property
     def promised(self) -> list[int]:
-        """Give how many GPUs each node has, offered or not."""
-        if self._promised is None:
-            self._promised = [promise_of(node) for node in self.nodes]
-        return self._promised
+        """How many GPUs each node has, offered or not."""
+        return [promise_of(node) for node in self.nodes]
 
     def groups(self, keys: frozenset[str], names: frozenset[str]) -> Groups:
         """Give the nodes in groups that differ in nothing that a demand asks for beside resources.
@@ -141,21 +166,44 @@ class NodeIndex:
         for node in self.nodes:
             labels = tuple(map(node.labels.get, keys))
             name = node.name if node.name in names else ""
-            mark = (labels, name, node.taints, node.cordoned, node.ready, node.pressures)
+            # Equal taints that are not the same tuple make two groups, which costs time and nothing else.
+            mark = (labels, name, id(node.taints), node.cordoned, node.ready, node.pressures)
             number = numbers.setdefault(mark, len(firsts))
             if number == len(firsts):
                 firsts.append(node)
             result.append(number)
         return result, firsts
 
-    def gpu_holders(self) -> Mapping[str, list[Tenant]]:
-        """Give the tenants that hold GPUs, by node."""
-        if self._holders is None:
-            self._holders = {}
-            for tenant in self.tenants:
-                if tenant.requests.get(GPU_RESOURCE):
-                    self._holders.setdefault(tenant.node, []).append(tenant)
-        return self._holders
+
+class NodeIndex:
+    """Nodes and what is held there.
+
+    :param usage: None when the tenants are not known: then everything that a node has reads as free.
+    """
+
+    def __init__(self, table: NodeTable, usage: Usage | None) -> None:
+        self.table = table
+        self.nodes = table.nodes
+        self.usage = usage
+        self._free: dict[str, list[int]] = {}
+
+    def free(self, resource: str, priority: int, own: frozenset[tuple[str, str]]) -> list[int]:
+        """Give what is free on each node for a pod.
+
+        :param priority: of the pod: room that is meant for pods of at least this priority is not free.
+        :param own: namespaces and names of the training's own pods: what is meant for them is.
+        """
+        if self.usage is None:
+            return self.table.whole(resource)
+        if resource not in self._free:
+            self._free[resource] = self._without(self.table.whole(resource), self.usage.held(resource))
+        claims = [t for t in self.usage.nominated if t.priority >= priority and (t.namespace, t.name) not in own]
+        return self._without(self._free[resource], _held(claims, resource)) if claims else self._free[resource]
+
+    def _without(self, amounts: list[int], held: Mapping[str, int]) -> list[int]:
+        if not held:
+            return amounts
+        return [amount - held.get(name, 0) for amount, name in zip(amounts, self.table.names, strict=True)]
 
 
 def index_of(nodes: tuple[Node, ...], tenants: tuple[Tenant, ...] | None) -> NodeIndex:
@@ -165,5 +213,14 @@ def index_of(nodes: tuple[Node, ...], tenants: tuple[Tenant, ...] | None) -> Nod
 
 @lru_cache(maxsize=_MOMENTS_KEPT)
 def _index_of(nodes: Same, tenants: Same) -> NodeIndex:
-    found, holders = nodes.value, tenants.value
-    return NodeIndex(found if isinstance(found, tuple) else (), holders if isinstance(holders, tuple) else None)
+    return NodeIndex(_table_of(nodes), _usage_of(tenants))
+
+
+@lru_cache(maxsize=_MOMENTS_KEPT)
+def _table_of(nodes: Same) -> NodeTable:
+    return NodeTable(nodes.value if isinstance(nodes.value, tuple) else ())
+
+
+@lru_cache(maxsize=_MOMENTS_KEPT)
+def _usage_of(tenants: Same) -> Usage | None:
+    return Usage(tenants.value) if isinstance(tenants.value, tuple) else None

@@ -18,12 +18,12 @@ _LEAVING: Final = (Cause.NODES_CORDONED, "is about to be removed by the autoscal
 # https://kubernetes.io/docs/reference/labels-annotations-taints/ https://karpenter.sh/docs/concepts/disruption/
 _TAINTS_OF_A_STATE: Final = {
     _NODE + "not-ready": _NOT_READY,
-    _NODE + "unreachable": (Cause.NODES_NOT_READY, "is not heard of"),
+    _NODE + "unreachable": (Cause.NODES_NOT_READY, "is not ready: its kubelet is silent"),
     _NODE + "network-unavailable": (Cause.NODES_NOT_READY, "has no network"),
     _NODE + "unschedulable": (Cause.NODES_CORDONED, "is cordoned"),
-    _NODE + "memory-pressure": (Cause.NODES_UNDER_PRESSURE, "is short of memory"),
-    _NODE + "disk-pressure": (Cause.NODES_UNDER_PRESSURE, "is short of disk"),
-    _NODE + "pid-pressure": (Cause.NODES_UNDER_PRESSURE, "is short of process ids"),
+    _NODE + "memory-pressure": (Cause.NODES_UNDER_PRESSURE, "is under MemoryPressure"),
+    _NODE + "disk-pressure": (Cause.NODES_UNDER_PRESSURE, "is under DiskPressure"),
+    _NODE + "pid-pressure": (Cause.NODES_UNDER_PRESSURE, "is under PIDPressure"),
     _NODE + "out-of-service": (Cause.NODES_NOT_READY, "is out of service"),
     "node.cloudprovider.kubernetes.io/uninitialized": _NOT_YET,
     "node.cloudprovider.kubernetes.io/shutdown": (Cause.NODES_NOT_READY, "is shut down"),

@@ -70,7 +70,10 @@ def _by_words(words: SchedulerWords | None, growth: Growth, survey: Survey, dema
     seen."""
     reason = other_reason(words)
     if reason is not None:
-        return replace(of_words(words, growth, reason), nodes=survey.counts)
+        elsewhere = reason.cause is Cause.VOLUME_ELSEWHERE
+        others_may = any(kind.hardest is not None and kind.hardest.cause not in STRUCTURAL for kind in survey.kinds)
+        cure = Cure.NEVER if elsewhere and growth.hopeless and not others_may else reason.cure
+        return replace(of_words(words, growth, reason), nodes=survey.counts, cure=cure)
     fits = survey.kinds[0].places
     taken = [each for each in words.reasons if each.resource] if words is not None else []
     if taken:
@@ -139,10 +142,10 @@ def _taken(hardest: Obstacle, survey: Survey, demand: Demand) -> str:
             return f"Waiting for {amount} {resource}: none of {nodes} has so much free."
         most = amount_text(resource, Fraction(max(0, *(survey.free[resource][place] for place in places)), UNIT))
         return f"Waiting for {amount} {resource}: of {nodes} with free GPUs none has so much free; the most is {most}."
-    whole = survey.index.whole(resource)
+    whole = survey.index.table.whole(resource)
     total = sum(whole[place] for place in places) // UNIT
     free = [max(0, survey.free[resource][place]) // UNIT for place in places]
-    asked = "a GPU" if demand.gpus == 1 else gpus(demand.gpus)
+    asked = gpus(demand.gpus)
     if not any(free):
         return f"Waiting for {asked}: all {total} {resource} of {nodes} are taken."
     return (
@@ -153,7 +156,7 @@ def _taken(hardest: Obstacle, survey: Survey, demand: Demand) -> str:
 
 def _too_small(hardest: Obstacle, survey: Survey, demand: Demand) -> str:
     resource = hardest.resource
-    whole = survey.index.whole(resource)
+    whole = survey.index.table.whole(resource)
     kinds = [kind for kind in survey.kinds if kind.hardest is not None and kind.hardest.cause is hardest.cause]
     most = max(whole[place] for kind in kinds for place in kind.places)
     asked = amount_text(resource, demand.requests[resource])

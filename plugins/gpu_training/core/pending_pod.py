@@ -71,7 +71,7 @@ def _what_is_wrong(pod: PodObservation, view: View) -> str:
     if view.index is None or not view.index.nodes:
         newest = next(iter(view.events.about(pod.uid)), None)
         return "is not ready" if newest is not None and newest.reason == "NodeNotReady" else ""
-    node = view.index.node(pod.node)
+    node = view.index.table.node(pod.node)
     if node is None:
         return "does not exist any more" if view.older_than(pod.scheduled_at, _UNSEEN_NODE_S) else ""
     return "is not ready" if node.ready is False else ""

@@ -87,7 +87,7 @@ def _preempting(words: SchedulerWords) -> Report:
     verb = "is" if words.victims == 1 else "are"
     return Report(
         cause=Cause.PREEMPTING,
-        cure=Cure.TRANSIENT,
+        cure=Cure.WAITING,
         summary=f"{victims} of lower priority {verb} being ended{where} to make room.",
         remedy="Wait until they have ended, which their grace period bounds.",
     )

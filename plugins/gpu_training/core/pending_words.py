@@ -24,7 +24,22 @@ STRUCTURAL: Final = frozenset(
 OF_NODES: Final = frozenset(NEAREST_FIRST)
 """What is known of nodes without the scheduler's words."""
 
-_RANK: Final = {cause: rank for rank, cause in enumerate(NEAREST_FIRST)}
+# The scheduler tells the first filter that turned a node down: the later that filter, the nearer is the node. Those for
+# volumes and other pods come last. https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins
+_FILTERS: Final = (
+    Cause.NO_GPU_NODES,
+    Cause.NODES_CORDONED,
+    Cause.NODES_NOT_READY,
+    Cause.NODES_UNDER_PRESSURE,
+    Cause.TAINT_NOT_TOLERATED,
+    Cause.LABEL_NOT_MATCHED,
+    Cause.TOO_FEW_GPUS,
+    Cause.TOO_LITTLE_CPU_OR_MEMORY,
+    Cause.GPUS_TAKEN,
+    Cause.CPU_OR_MEMORY_TAKEN,
+)
+_FILTER: Final = {cause: place for place, cause in enumerate(_FILTERS)}
+_ABOUT_NODES: Final = (Cause.UNSCHEDULABLE, Cause.VOLUME_ELSEWHERE)
 _MOST_TOLD: Final = 4
 
 
@@ -33,7 +48,7 @@ def whole_pod_reason(words: SchedulerWords | None) -> SchedulerReason | None:
     if words is None or len(words.reasons) != 1:
         return None
     reason = words.reasons[0]
-    if reason.cause is None or reason.cause in OF_NODES or reason.cause is Cause.UNSCHEDULABLE:
+    if reason.cause is None or reason.cause in OF_NODES or reason.cause in _ABOUT_NODES:
         return None
     return reason if reason.count == words.total else None
 
@@ -45,8 +60,12 @@ def other_reason(words: SchedulerWords | None) -> SchedulerReason | None:
 
 
 def nearest_reason(words: SchedulerWords) -> SchedulerReason | None:
-    """Give the reason that is nearest to a cure."""
-    return min(words.reasons, key=lambda r: _RANK.get(r.cause, len(_RANK)) if r.cause else 99, default=None)
+    """Give the reason of the nodes that came furthest; one that is not known only where there is no other."""
+    return max(words.reasons, key=_progress, default=None)
+
+
+def _progress(reason: SchedulerReason) -> tuple[int, int]:
+    return (-1 if reason.cause is None else _FILTER.get(reason.cause, len(_FILTERS))), reason.count
 
 
 def of_words(words: SchedulerWords | None, growth: Growth, reason: SchedulerReason | None) -> Report:
@@ -66,20 +85,25 @@ def of_words(words: SchedulerWords | None, growth: Growth, reason: SchedulerReas
         )
     return Report(
         cause=reason.cause,
-        cure=cure_of(reason, growth),
+        cure=_cure(words, reason, growth),
         summary=_summary(words, reason),
         remedy=" ".join(part for part in (_sentence(reason.remedy), growth.clause) if part),
         nodes=_counts(words),
     )
 
 
-def cure_of(reason: SchedulerReason, growth: Growth) -> Cure:
-    """Give whether waiting cures what the scheduler says, without a look at the nodes."""
+def _cure(words: SchedulerWords, reason: SchedulerReason, growth: Growth) -> Cure:
+    """Give whether waiting cures what the scheduler says, without a look at the nodes. A node that was turned down for
+    what heals may be one that matches in all else."""
     if reason.cause not in STRUCTURAL:
         return reason.cure
+    return Cure.NEVER if growth.hopeless and all(map(_is_structural, words.reasons)) else Cure.WAITING
+
+
+def _is_structural(reason: SchedulerReason) -> bool:
     # The scheduler of Kubernetes 1.37 no longer names the taint: it may be that of a node that is only not ready.
     unnamed = reason.cause is Cause.TAINT_NOT_TOLERATED and reason.taint is None
-    return Cure.NEVER if growth.hopeless and not unnamed else Cure.WAITING
+    return reason.cause in STRUCTURAL and not unnamed
 
 
 def _summary(words: SchedulerWords, reason: SchedulerReason) -> str:

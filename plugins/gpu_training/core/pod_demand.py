@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from gpu_training.core.documents import Document, child, entries, text, texts, whole
@@ -137,8 +138,18 @@ def _asked(resources: Document) -> dict[str, Fraction]:
 
 def amounts_of(body: Document) -> dict[str, Fraction]:
     """Give the amounts of a list of resources, in their base units; what is no amount is left out."""
-    found = ((name, parse_quantity(value)) for name, value in body.items() if isinstance(name, str))
+    found = (
+        (name, _amount(value))
+        for name, value in body.items()
+        if isinstance(name, str) and isinstance(value, (str, int)) and not isinstance(value, bool)
+    )
     return {name: amount for name, amount in found if amount is not None and amount >= 0}
+
+
+@lru_cache(maxsize=4096)
+def _amount(value: str | int) -> Fraction | None:
+    """Give an amount: thousands of nodes and pods write the same few."""
+    return parse_quantity(value)
 
 
 def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:

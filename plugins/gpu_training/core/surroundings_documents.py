@@ -6,6 +6,7 @@ Total, as :mod:`gpu_training.core.observation` is: what is absent or of another 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from gpu_training.core.documents import Document, child, entries, parse_time, text, texts, whole
@@ -34,9 +35,10 @@ def node_of(document: object) -> Node:
     return Node(
         name=text(metadata, "name"),
         labels=texts(metadata, "labels"),
-        taints=tuple(
-            Taint(key=text(taint, "key"), value=text(taint, "value"), effect=text(taint, "effect"))
-            for taint in entries(spec, "taints")
+        taints=_taints(
+            tuple(
+                (text(taint, "key"), text(taint, "value"), text(taint, "effect")) for taint in entries(spec, "taints")
+            )
         ),
         cordoned=spec.get("unschedulable") is True,
         # `Unknown` is what the node controller writes of a kubelet that it has lost.
@@ -45,6 +47,12 @@ def node_of(document: object) -> Node:
         allocatable=amounts_of(child(status, "allocatable")),
         capacity=amounts_of(child(status, "capacity")),
     )
+
+
+@lru_cache(maxsize=256)
+def _taints(taints: tuple[tuple[str, str, str], ...]) -> tuple[Taint, ...]:
+    """Give the same tuple for the same taints: most nodes of a cluster have one of a few sets."""
+    return tuple(Taint(key=key, value=value, effect=effect) for key, value, effect in taints)
 
 
 def tenant_of(document: object, job: object = None) -> Tenant | None:
