@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextvars
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from airflow.sdk import BaseOperator, Param
+from airflow.sdk import DAG, BaseOperator, Param
+from airflow.sdk.api.datamodels._generated import DagRunType
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.definitions.context import Context
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
@@ -15,15 +18,17 @@ from jinja2 import Environment, StrictUndefined
 
 from gpu_training.core.naming import fingerprint
 from gpu_training.core.parameters import Parameter, ParameterType
-from gpu_training.core.spec import parse_training_spec
+from gpu_training.core.precedence import priority_class_of
+from gpu_training.core.spec import TrainingSpec, parse_training_spec
 from gpu_training.model_files import load_models
 from gpu_training.operators.clean_up import CleanUpOperator
 from gpu_training.operators.imported_late import ImportedLateOperator
-from gpu_training.pipeline import register, trigger_form
+from gpu_training.pipeline import add_tasks, register, trigger_form
 
 pytestmark = pytest.mark.unit
 
-MODELS = load_models(Path(__file__).resolve().parent.parent.parent / "include" / "models")
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODELS = load_models(ROOT / "include" / "models")
 DIGEST = "sha256:" + "0" * 64
 
 
@@ -34,16 +39,26 @@ class Variables:
         return default
 
 
-def rendered(document: Any, params: dict[str, Any]) -> Any:
+def rendered(document: Any, params: dict[str, Any], **context: object) -> Any:
     """Render every leaf as Airflow renders a template field."""
     if isinstance(document, dict):
-        return {key: rendered(value, params) for key, value in document.items()}
+        return {key: rendered(value, params, **context) for key, value in document.items()}
     if isinstance(document, list):
-        return [rendered(value, params) for value in document]
+        return [rendered(value, params, **context) for value in document]
     if not isinstance(document, str):
         return document
     template = Environment(undefined=StrictUndefined, autoescape=False).from_string(document)  # noqa: S701 - no HTML
-    return template.render(params=params, var={"value": Variables()})
+    return template.render(params=params, var={"value": Variables()}, **context)
+
+
+def of_run(training: dict[str, object], run_type: DagRunType) -> TrainingSpec:
+    """Give the spec that the task of a run of this type has, as add_tasks hands it on."""
+    with DAG("d", schedule=None) as dag:
+        add_tasks(MODELS["flight-delay"], training=training, ref="latest")
+    run = SimpleNamespace(run_type=run_type)
+    spec = parse_training_spec(rendered(dag.get_task("train").arguments["training"], {}, dag_run=run))
+    assert spec is not None
+    return spec
 
 
 def work(model: str, **changes: object) -> str:
@@ -62,6 +77,42 @@ def test_a_form_left_alone_is_the_nightly_run_s_work(model: str) -> None:
     nightly = parse_training_spec(rendered(dict(MODELS[model].training), {}))
     assert nightly is not None
     assert work(model) == fingerprint(nightly, DIGEST, ("d", "r"))
+
+
+@pytest.mark.parametrize(
+    ("run_type", "expected"),
+    [
+        ("scheduled", "gpu-training-nightly"),
+        ("asset_triggered", "gpu-training-nightly"),
+        ("manual", "gpu-training-on-demand"),
+        ("operator_triggered", "gpu-training-on-demand"),
+        ("asset_materialization", "gpu-training-on-demand"),
+        ("backfill", "gpu-training-backfill"),
+    ],
+)
+def test_what_started_a_run_decides_on_its_priority_and_not_on_its_work(run_type: str, expected: str) -> None:
+    training = dict(MODELS["flight-delay"].training)
+    spec = of_run(training, DagRunType(run_type))
+    assert spec.priority_class == priority_class_of(run_type) == expected
+    assert fingerprint(spec, DIGEST, ("d", "r")) == work("flight-delay")
+
+
+def test_every_run_type_of_airflow_has_its_priority_looked_at() -> None:
+    looked_at = {"scheduled", "asset_triggered", "manual", "operator_triggered", "asset_materialization", "backfill"}
+    assert {str(kind.value) for kind in DagRunType} == looked_at
+
+
+@pytest.mark.parametrize(("declared", "expected"), [("batch", "batch"), ("", None), (None, None)])
+def test_a_model_that_speaks_of_its_priority_is_heeded(declared: str | None, expected: str | None) -> None:
+    training = {**MODELS["flight-delay"].training, "priority_class": declared}
+    assert of_run(training, DagRunType.BACKFILL).priority_class == expected
+
+
+@pytest.mark.parametrize(("run_type", "queue"), [("backfill", "backfills"), ("scheduled", "trainings")])
+def test_a_model_s_queue_may_depend_on_what_started_the_run(run_type: str, queue: str) -> None:
+    (template,) = re.findall(r"^queue: \"(.+)\"$", (ROOT / "docs" / "queues.md").read_text(), re.MULTILINE)
+    training = {**MODELS["flight-delay"].training, "queue": template}
+    assert of_run(training, DagRunType(run_type)).queue == queue
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_training.core.classify import classify_pod
 from gpu_training.core.observation import JobObservation, Observation
-from gpu_training.core.pods import ContainerState, PodObservation
+from gpu_training.core.pods import Condition, ContainerState, PodObservation
 from gpu_training.core.rules import RuleTable
 from gpu_training.core.verdict import Category, Verdict
 
 _CIRCUMSTANCES: Final = frozenset(
     {Category.DISRUPTED, Category.ADMISSION_FAILED, Category.KILLED, Category.INTERRUPTED, Category.UNKNOWN}
+)
+
+_CLOCKS_DIFFER_S: Final = 5.0
+"""The controller's clock dates a Job's start, the API server's a pod's creation."""
+
+_SUSPENDED: Final = Condition(
+    type="DisruptionTarget", holds=True, reason="JobSuspended", message="the Job was suspended"
 )
 
 
@@ -57,7 +64,7 @@ def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple
             n,
             pod,
             min(now, _latest_end(observation.job, pod, pods[n:])),
-            classify_pod(pod, rules, finding=findings.get(pod.name)),
+            classify_pod(_judged(observation.job, pod), rules, finding=findings.get(pod.name)),
         )
         for n, pod in enumerate(pods, start=1)
     )
@@ -82,6 +89,16 @@ def pulled_down(attempt: Attempt, others: Iterable[Attempt]) -> bool:
         and start < other.ended_at <= end
         for other in others
     )
+
+
+def _judged(job: JobObservation | None, pod: PodObservation) -> PodObservation:
+    """Give a pod with the condition that Kubernetes does not set where a Job is suspended, as a queue has it done: its
+    pods are deleted then, and count as no failures. A Job that goes on has a new startTime."""
+    if job is None or not (pod.deleting or (pod.gone and not pod.ended)):
+        return pod
+    began, created = job.started_at, pod.created_at
+    earlier = began is not None and created is not None and created < began - _CLOCKS_DIFFER_S
+    return replace(pod, conditions=(*pod.conditions, _SUSPENDED)) if job.suspended or earlier else pod
 
 
 def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdict | None) -> Attempt:

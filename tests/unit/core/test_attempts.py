@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.core.kubernetes_documents import (
     Document,
+    at,
     complete,
     condition,
     container,
@@ -115,3 +116,37 @@ def test_a_binding_without_a_condition_is_taken_from_the_kubelets_start() -> Non
     document = succeeded_pod()
     document["status"]["conditions"] = [condition("Ready", status="False")]
     assert attempts_of(observe(complete(), [document]), NOW, RULES)[0].gpu_seconds == 10
+
+
+_TAKEN = pod("Failed", container(terminated(143)), deleting=True)
+_RESUMED = {"startTime": at(60)}
+
+
+@pytest.mark.parametrize(
+    ("document", "left", "category", "action"),
+    [
+        (job(spec={"suspend": True}), _TAKEN, "disrupted", "wait"),
+        (job(spec={"suspend": True}), pod("Failed", container(terminated(85)), deleting=True), "disrupted", "wait"),
+        (job(spec={"suspend": True}), pod("Running", container(running())), "disrupted", "wait"),
+        (job(status=_RESUMED), _TAKEN, "disrupted", "wait"),
+        # It had failed by itself, and nobody deleted it.
+        (job(spec={"suspend": True}), failed_pod(1), "application_error", "retry"),
+        (job(status=_RESUMED), failed_pod(1), "application_error", "retry"),
+        # A person's deletion counts as a failure, and so it does with Kubernetes.
+        (job(), _TAKEN, "killed", "retry"),
+        # Two clocks: the start of a Job that was never suspended may seem to be after its pod's creation.
+        (job(status={"startTime": at(4)}), _TAKEN, "killed", "retry"),
+    ],
+)
+def test_what_a_suspension_takes_away_is_no_failure(
+    document: Document, left: Document, category: str, action: str
+) -> None:
+    [attempt] = attempts_of(observe(document, [], gone_pods=[left]), NOW, RULES)
+    assert attempt.verdict is not None
+    assert (attempt.verdict.category, attempt.verdict.action) == (category, action)
+
+
+def test_a_training_that_was_done_when_its_job_was_suspended_is_done() -> None:
+    document = succeeded_pod(deleting=True)
+    [attempt] = attempts_of(observe(job(spec={"suspend": True}), [document]), NOW, RULES)
+    assert attempt.verdict is None
