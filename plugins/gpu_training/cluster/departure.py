@@ -26,6 +26,7 @@ from gpu_training.core.naming import (
     task_hash,
 )
 from gpu_training.core.observation import observe_job
+from gpu_training.core.verdict import Verdict
 from gpu_training.rule_table import built_in_rules
 
 log: Final = logging.getLogger(__name__)
@@ -40,12 +41,14 @@ async def depart(
     is_alive: IsAlive,
     *,
     policy: Policy | None = None,
+    because: Verdict | None = None,
     tries: int = TRIES,
 ) -> bool:
     """Take a try off a Job's list; the last one out deletes the Job, and writes down before what it has spent and come
     to.
 
     :param policy: None for the built-in rules.
+    :param because: what it means for an attempt that runs that its Job is deleted; None where that is nobody's fault.
     :returns: whether the Job was deleted.
     """
 
@@ -57,7 +60,7 @@ async def depart(
 
     if not await leave(cluster, job, waiter, is_alive, before_deletion=before_deletion, tries=tries):
         return False
-    await write_deletion(store, job, number)
+    await write_deletion(store, job, number, because)
     return True
 
 
@@ -120,7 +123,7 @@ async def depart_from_other_work(cluster: Cluster, lineage: Lineage, waiter: Tas
     return deleted
 
 
-async def write_deletion(store: LedgerStore, job: JobReference, number: int) -> None:
+async def write_deletion(store: LedgerStore, job: JobReference, number: int, because: Verdict | None = None) -> None:
     """Write down that we deleted a Job. Where that fails, whoever looks next finds it gone."""
     now = store.now()
 
@@ -128,7 +131,7 @@ async def write_deletion(store: LedgerStore, job: JobReference, number: int) -> 
         record = ledger.job(number)
         if record is None or record.uid not in (None, job.uid):
             return ledger, None
-        return ledger.with_job(take_away(record, Ending.DELETED, now=now)), None
+        return ledger.with_job(take_away(record, Ending.DELETED, now=now, because=because)), None
 
     try:
         await store.change(write, now=now)

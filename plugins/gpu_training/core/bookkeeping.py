@@ -185,11 +185,17 @@ def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> L
     )
 
 
-def take_away(job: LedgerJob, ending: Ending, *, now: float) -> LedgerJob:
-    """Give the record of a Job that was deleted. What its pods still hold in their grace period is not in it."""
+def take_away(job: LedgerJob, ending: Ending, *, now: float, because: Verdict | None = None) -> LedgerJob:
+    """Give the record of a Job that was deleted. What its pods still hold in their grace period is not in it.
+
+    :param because: what the end of an attempt means that was on a node; None where that is nobody's fault.
+    """
     if job.ended_at is not None:
         return job
-    released = tuple(_ended(attempt, now, _ENDED_WITH_ITS_JOB) for attempt in job.attempts)
+    released = tuple(
+        _ended(attempt, now, because if because is not None and attempt.started_at is not None else _ENDED_WITH_ITS_JOB)
+        for attempt in job.attempts
+    )
     return replace(job, ended_at=now, ending=ending, attempts=released)
 
 

@@ -114,7 +114,7 @@ def _failed(condition: Condition, attempts: tuple[Attempt, ...], rules: RuleTabl
         action=Action.FAIL,
         summary=f"the Job's deadline (deadline_seconds) has passed: {condition.message or 'no message'}; {spent}",
         remedy="raise deadline_seconds if the training needs longer, and budget.wall_seconds, which all Jobs of the "
-        "work share; both count waiting for a node and retries, too",
+        "work share; both count starting, running and the pauses between attempts, and not the queue",
     )
     return Outcome(kind=OutcomeKind.TIMED_OUT, attempts=attempts, verdict=verdict)
 

@@ -11,7 +11,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.plain_data import plain_attempt, plain_result, plain_verdict
 
-EVENT_VERSION: Final = 3
+EVENT_VERSION: Final = 4
 _WORDS_OF_WORK: Final = ("model", "image", "fingerprint", "lineage", "data_version", "data_digest", "mlflow_run_id")
 
 
@@ -54,6 +54,7 @@ class TrainingEvent:
     :param outcome: of the Job; its attempts are those of the whole generation, as far as the ledger has them.
     :param image: digest reference that the node reported for the training container; "" when it was not seen.
     :param spent: what of the lineage's budget is spent, so that no retry makes another Job; None while one may.
+    :param waiting: why it waited when its wait was given up, as lines; none where it did not wait then.
     """
 
     job: JobReference
@@ -61,6 +62,7 @@ class TrainingEvent:
     outcome: Outcome
     image: str = ""
     spent: str | None = None
+    waiting: tuple[str, ...] = ()
 
 
 def to_payload(event: TrainingEvent) -> dict[str, Any]:
@@ -76,6 +78,7 @@ def to_payload(event: TrainingEvent) -> dict[str, Any]:
         "verdict": plain_verdict(outcome.verdict),
         "result": plain_result(outcome.result),
         "spent": event.spent,
+        "waiting": list(event.waiting),
     }
 
 
@@ -105,6 +108,7 @@ def _event(body: Mapping[str, object]) -> TrainingEvent:
         ),
         image=plain_data.text(body, "image"),
         spent=plain_data.optional_text(body, "spent"),
+        waiting=plain_data.texts(body, "waiting"),
         outcome=Outcome(
             kind=plain_data.one_of(OutcomeKind, body, "kind"),
             attempts=tuple(plain_data.attempt_of(plain_data.mapping(entry, "attempts")) for entry in attempts),

@@ -101,6 +101,13 @@ def optional_text(body: Mapping[str, object], name: str) -> str | None:
     return None if body.get(name) is None else text(body, name)
 
 
+def texts(body: Mapping[str, object], name: str) -> tuple[str, ...]:
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise PlainDataError(name, value, "a list")
+    return tuple(text({name: entry}, name) for entry in value)
+
+
 def whole(body: Mapping[str, object], name: str) -> int:
     value = body.get(name)
     if not isinstance(value, int) or isinstance(value, bool):

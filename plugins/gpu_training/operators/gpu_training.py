@@ -25,7 +25,7 @@ from gpu_training.core.events import from_payload
 from gpu_training.core.fields import Fields
 from gpu_training.core.naming import TRAINING_CONTAINER, is_pinned
 from gpu_training.core.spec import parse_training_spec
-from gpu_training.core.verdict import Category
+from gpu_training.core.verdict import LEFT, Category
 from gpu_training.links import XCOM_JOB, MlflowRunLink, TrainingJobLink
 from gpu_training.operators.delivery import deliver, is_trained_by_others
 from gpu_training.operators.deployment import deployment_id, task_try
@@ -184,7 +184,7 @@ class GpuTrainingOperator(KubernetesJobOperator):
             try:
                 document = conclude(told)
             except GpuTrainingError:
-                if category is not Category.UNREACHABLE and not is_trained_by_others(self._address(), told):
+                if category not in (*LEFT, Category.UNREACHABLE) and not is_trained_by_others(self._address(), told):
                     close_run(self.mlflow_conn_id, told.work.mlflow_run_id, self.log, killed=False)
                 raise
         deliver(self._address(), told, task_try(context), self.log)

@@ -101,7 +101,7 @@ def failure_of(event: TrainingEvent) -> TrainingFailed:
         raise EventError(f"trigger event of Job {event.job.name}: {event.outcome.kind} without a verdict")
     cls = TrainingFailedForGood if verdict.action is Action.FAIL or event.spent is not None else TrainingFailed
     subject = f"Job {event.job.namespace}/{event.job.name} {event.outcome.kind}"
-    return cls(_explain(subject, verdict, event.outcome.attempts, event.spent), verdict)
+    return cls(_explain(subject, verdict, event.outcome.attempts, event.spent, event.waiting), verdict)
 
 
 def refusal_of(verdict: Verdict, identity: Identity, attempts: Sequence[Attempt]) -> TrainingFailedForGood:
@@ -113,7 +113,9 @@ def refusal_of(verdict: Verdict, identity: Identity, attempts: Sequence[Attempt]
     return TrainingFailedForGood(_explain(subject, verdict, attempts, None), verdict)
 
 
-def _explain(subject: str, verdict: Verdict, attempts: Sequence[Attempt], spent: str | None) -> str:
+def _explain(
+    subject: str, verdict: Verdict, attempts: Sequence[Attempt], spent: str | None, waiting: Sequence[str] = ()
+) -> str:
     lines = [
         f"{subject} ({verdict.category}): {verdict.summary}",
         f"whose: {verdict.owner}; what to do: {verdict.remedy}",
@@ -123,7 +125,7 @@ def _explain(subject: str, verdict: Verdict, attempts: Sequence[Attempt], spent:
             f"the budget is spent: {spent}; no retry is made. Clear the task, or trigger a run by hand, for a fresh "
             "budget, or raise training.budget"
         )
-    return "\n".join([*lines, *attempt_table(attempts)])
+    return "\n".join([*lines, *waiting, *attempt_table(attempts)])
 
 
 def attempt_table(attempts: Sequence[Attempt]) -> list[str]:

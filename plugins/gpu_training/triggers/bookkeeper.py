@@ -29,7 +29,7 @@ from gpu_training.core.orders import (
 from gpu_training.core.queue_time import waits_since
 from gpu_training.core.spending import spending
 from gpu_training.core.terms import Terms
-from gpu_training.core.verdict import Category
+from gpu_training.core.verdict import LEFT, Category
 from gpu_training.task_log import TaskLog
 
 _AGAIN_AFTER_S: Final = 5.0
@@ -112,10 +112,14 @@ class Bookkeeper:
     async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
         """Write the end down, and give it with what the lineage has behind it.
 
-        A Job that is merely out of reach may live: it stays open in the ledger, so that a retry adopts it.
+        A Job that is merely out of reach may live: it stays open in the ledger, so that a retry adopts it. One that
+        this waiter has left lives for others, or its deletion is written down already.
         """
-        if outcome.verdict is not None and outcome.verdict.category is Category.UNREACHABLE:
+        category = outcome.verdict.category if outcome.verdict is not None else None
+        if category is Category.UNREACHABLE:
             return Settled(outcome=outcome, spent=None)
+        if category in LEFT:
+            return self._told(await self._read(), outcome, now)
         image = image_of(observation)
 
         def write(ledger: Ledger) -> tuple[Ledger, None]:
@@ -131,7 +135,17 @@ class Bookkeeper:
             await self._store.change(write, now=now)
         except GpuTrainingError as error:
             self._warn(error)
-        ledger = self._store.seen
+        return self._told(self._store.seen, outcome, now)
+
+    async def _read(self) -> Ledger | None:
+        try:
+            return await self._store.read()
+        except GpuTrainingError as error:
+            self._warn(error)
+            return None
+
+    def _told(self, ledger: Ledger | None, outcome: Outcome, now: float) -> Settled:
+        """Give the end with what the lineage has behind it, as far as the ledger is known."""
         record = ledger.job(self._number) if ledger is not None else None
         if ledger is None or record is None or record.uid != self._job.uid:
             return Settled(outcome=outcome, spent=None)

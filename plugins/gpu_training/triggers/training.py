@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +19,10 @@ from gpu_training.core.events import JobReference, TrainingEvent, Work, to_paylo
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TaskTry
 from gpu_training.core.observation import image_of
+from gpu_training.core.pending_text import table
 from gpu_training.core.rule_documents import parse_rules
 from gpu_training.core.terms import Terms
+from gpu_training.core.verdict import LEFT
 from gpu_training.rule_table import built_in_rules
 from gpu_training.task_state import close_run, has_ended, is_alive, task_state, warm_up
 from gpu_training.triggers.persistence import see_through
@@ -29,6 +32,9 @@ from gpu_training.triggers.voice import Voice
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.ledger_store import LedgerStore
+    from gpu_training.core.decide import Outcome
+    from gpu_training.triggers.exit import Exit
+    from gpu_training.triggers.watchman import Watchman
 
 DRAIN_S: Final = 5.0
 """Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
@@ -110,11 +116,15 @@ class TrainingJobTrigger(BaseTrigger):
         from gpu_training.cluster.logs import LogFollower
         from gpu_training.cluster.watch import SharedWatch
         from gpu_training.triggers.bookkeeper import Bookkeeper
+        from gpu_training.triggers.watchman import Watchman
 
         job = JobReference(**self.job)
         policy = self._policy()
         matcher = LogMatcher(policy.rules)
         voice = Voice(self.log, matcher)
+        terms = Terms.from_document(self.terms)
+        # Without the log there is no progress to be heard.
+        clocks = terms.clocks if self.get_logs else replace(terms.clocks, stall_seconds=None)
         async with SharedWatch.subscribe(ClusterAddress(**self.cluster), job=job, deployment=self.deployment) as (
             subscription,
             cluster,
@@ -126,17 +136,31 @@ class TrainingJobTrigger(BaseTrigger):
                 job,
                 self.number,
                 policy=policy,
-                terms=Terms.from_document(self.terms),
+                terms=terms,
                 mlflow_run_id=self.work["mlflow_run_id"],
                 log=self.log,
             )
-            vigil = Vigil(subscription, cluster, bookkeeper, voice, matcher, follower, policy=policy, log=self.log)
+            watchman = Watchman(subscription, cluster, self.log)
+            vigil = Vigil(
+                subscription,
+                cluster,
+                bookkeeper,
+                voice,
+                matcher,
+                follower,
+                watchman,
+                self._way_out(cluster, job, policy),
+                policy=policy,
+                clocks=clocks,
+                log=self.log,
+            )
             try:
                 observation, outcome = await vigil.until_ended(contact_limit=self.contact_limit_seconds)
                 if follower is not None:
                     follower.update(subscription.pods, subscription.gone_pods)
                     await follower.drain(DRAIN_S)
                 settled = await vigil.settle(outcome)
+                now = cluster.clock.now()
             finally:
                 if follower is not None:
                     await follower.stop()
@@ -148,8 +172,16 @@ class TrainingJobTrigger(BaseTrigger):
                 outcome=settled.outcome,
                 image=image_of(observation),
                 spent=settled.spent,
+                waiting=self._waiting(settled.outcome, watchman, now),
             )
         )
+
+    @staticmethod
+    def _waiting(outcome: Outcome, watchman: Watchman, now: float) -> tuple[str, ...]:
+        """Give the last report of a wait that was given up."""
+        if outcome.verdict is None or outcome.verdict.category not in LEFT or watchman.report is None:
+            return ()
+        return tuple(table(watchman.report, now))
 
     async def on_kill(self) -> None:
         """Leave the Job if the task instance has ended by a person's hand; the last one out deletes it.
@@ -191,6 +223,21 @@ class TrainingJobTrigger(BaseTrigger):
     def _policy(self) -> Policy:
         rules = built_in_rules() if self.rules is None else parse_rules(self.rules, "rules")
         return Policy(result_required=self.result_required, rules=rules)
+
+    def _way_out(self, cluster: Cluster, job: JobReference, policy: Policy) -> Exit:
+        from gpu_training.triggers.exit import Exit
+
+        return Exit(
+            cluster,
+            self._store(cluster),
+            job,
+            self.number,
+            TaskTry.from_text(self.waiter),
+            policy=policy,
+            mlflow_conn_id=self.mlflow_conn_id,
+            mlflow_run_id=self.work["mlflow_run_id"],
+            log=self.log,
+        )
 
     def _store(self, cluster: Cluster, *, tries: int = _WATCH_TRIES) -> LedgerStore:
         from gpu_training.cluster.ledger_store import LedgerStore, Lineage

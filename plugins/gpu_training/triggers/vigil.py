@@ -6,12 +6,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gpu_training.core.attempts import attempts_of
+from gpu_training.core.clock_readings import Reading, read_clocks, soonest
+from gpu_training.core.clocks import Clocks
 from gpu_training.core.contact import Silence, listen, out_of_contact
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
+from gpu_training.core.giving_up import seconds_until_sure, verdict_on
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.observation import Observation
 from gpu_training.core.phase import Phase, Wait
+from gpu_training.core.verdict import LEFT, Category, Verdict
 from gpu_training.task_log import TaskLog
 from gpu_training.triggers.voice import Voice
 
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from gpu_training.cluster.logs import LogFollower
     from gpu_training.cluster.subscription import Subscription
     from gpu_training.triggers.bookkeeper import Bookkeeper, Settled
+    from gpu_training.triggers.exit import Exit
+    from gpu_training.triggers.watchman import Watchman
 
 _CONFIRM_EVERY_S: Final = 1.0
 _LEAST_PAUSE_S: Final = 0.2
@@ -31,6 +38,9 @@ class Vigil:
 
     :param matcher: has read the log's lines as far as they came.
     :param follower: None where no log is followed.
+    :param watchman: finds out why it waits.
+    :param way_out: takes whoever waits off the Job.
+    :param clocks: of whoever waits.
     """
 
     def __init__(
@@ -41,8 +51,11 @@ class Vigil:
         voice: Voice,
         matcher: LogMatcher,
         follower: LogFollower | None,
+        watchman: Watchman,
+        way_out: Exit,
         *,
         policy: Policy,
+        clocks: Clocks,
         log: TaskLog,
     ) -> None:
         self._subscription = subscription
@@ -51,8 +64,12 @@ class Vigil:
         self._voice = voice
         self._matcher = matcher
         self._follower = follower
+        self._watchman = watchman
+        self._way_out = way_out
         self._policy = policy
+        self._clocks = clocks
         self._log = log
+        self._began = time.monotonic()
 
     async def until_ended(self, *, contact_limit: float) -> tuple[Observation, Outcome]:
         """Give what was seen last and how it ended.
@@ -76,21 +93,57 @@ class Vigil:
                 )
                 return observation, lost if isinstance(decision, Wait) else decision
             if isinstance(decision, Wait):
-                look = await self._bookkeeper.watch(observation, self._cluster.clock.now())
-                pause = max(_LEAST_PAUSE_S, look) if look is not None else None
-                if decision.phase is Phase.RETRYING:
-                    # What the failed attempt's log tells comes without any news of Job or pods.
-                    pause = _soonest(pause, _LOG_EVERY_S)
-                await self._subscription.changed(_soonest(self._voice.phase(decision), left, pause))
+                given_up = await self._wait(observation, decision, left)
+                if given_up is not None:
+                    return self.observe(), given_up
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all():
                 observation = self.observe()
                 decision = decide(observation, self._policy, self._cluster.clock.now())
                 if isinstance(decision, Outcome):
                     return observation, decision
 
+    async def _wait(self, observation: Observation, wait: Wait, left: float | None) -> Outcome | None:
+        """Keep the books, say why it waits, and sleep until something may be new; or give up, and say so.
+
+        :param left: seconds until there was no contact for too long; None where there is.
+        """
+        now = self._cluster.clock.now()
+        look = await self._bookkeeper.watch(observation, now)
+        around = self._watchman.look(observation, wait, now)
+        said = self._voice.waiting(wait, self._watchman.report)
+        await self._watchman.write(observation)
+        readings = self._readings(observation, wait.phase, now)
+        verdict = verdict_on(self._watchman.report, self._watchman.held_since, readings, now)
+        if verdict is not None and left is None and await self._way_out.take(verdict):
+            return self._given_up(verdict)
+        sure = seconds_until_sure(self._watchman.report, self._watchman.held_since, now)
+        # What the failed attempt's log tells comes without any news of Job or pods.
+        log = _LOG_EVERY_S if wait.phase is Phase.RETRYING else None
+        pause = _soonest(look, around, sure, soonest(readings), log)
+        await self._subscription.changed(
+            _soonest(said, left, max(_LEAST_PAUSE_S, pause) if pause is not None else None)
+        )
+        return None
+
+    def _readings(self, observation: Observation, phase: Phase, now: float) -> tuple[Reading, ...]:
+        # Whoever begins to watch has not seen what was reported before.
+        heard = max(self._began, self._voice.progress_at or self._began)
+        return read_clocks(observation, phase, self._clocks, now, progress_at=now - (time.monotonic() - heard))
+
+    def _given_up(self, verdict: Verdict) -> Outcome:
+        """Give the end of the wait; the Job may go on for others, and may have come to something meanwhile."""
+        observation, now = self.observe(), self._cluster.clock.now()
+        decision = decide(observation, self._policy, now)
+        if isinstance(decision, Outcome) and decision.kind is OutcomeKind.SUCCEEDED:
+            return decision
+        kind = OutcomeKind.FAILED if verdict.category is Category.CAN_NOT_START else OutcomeKind.TIMED_OUT
+        return Outcome(kind=kind, attempts=attempts_of(observation, now, self._policy.rules), verdict=verdict)
+
     async def settle(self, outcome: Outcome) -> Settled:
         """Write the end into the ledger; what the end of the log told is in it, too."""
         observation, now = self.observe(), self._cluster.clock.now()
+        if outcome.verdict is not None and outcome.verdict.category in LEFT:
+            return await self._bookkeeper.settle(observation, outcome, now)
         decision = decide(observation, self._policy, now)
         return await self._bookkeeper.settle(observation, decision if isinstance(decision, Outcome) else outcome, now)
 

@@ -10,11 +10,15 @@ from gpu_training.core import progress_text
 from gpu_training.core.decide import Outcome
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TRAINING_CONTAINER
-from gpu_training.core.phase import Wait
+from gpu_training.core.pending_cause import Cause
+from gpu_training.core.pending_report import Report
+from gpu_training.core.pending_text import line
+from gpu_training.core.phase import Phase, Wait
 from gpu_training.task_log import TaskLog
 
 _PROGRESS_EVERY_S: Final = 2.0
 _DETAIL_EVERY_S: Final = 5.0
+_REASON_EVERY_S: Final = 60.0
 
 
 class Voice:
@@ -33,12 +37,17 @@ class Voice:
         self._speaker: tuple[str, str] | None = None
         self._progress: Progress | None = None
         self._progress_at = 0.0
+        self._cause: tuple[Phase, Cause] | None = None
+        self._reason, self._reason_at = "", 0.0
+        self.progress_at: float | None = None
+        """When the last progress line came, on a monotonic clock."""
 
     def phase(self, wait: Wait) -> float | None:
         """Say a phase when it changes, and a change of its detail alone at most every few seconds.
 
         :returns: seconds after which to call this again for a detail that is not said yet; None when all is said.
         """
+        self._cause = None
         if wait == self._said:
             return None
         if self._said is not None and self._said.phase is wait.phase:
@@ -47,6 +56,23 @@ class Voice:
                 return early
         self._said, self._said_at = wait, monotonic()
         self._log.info("%s: %s", wait.phase, wait.detail)
+        return None
+
+    def waiting(self, wait: Wait, report: Report | None) -> float | None:
+        """Say why the training waits when the cause changes, and other words for the same cause once a minute at most.
+
+        :param report: None where the cause is not known; the phase is said then.
+        :returns: as :meth:`phase`.
+        """
+        if report is None:
+            return self.phase(wait)
+        text = line(report)
+        if (wait.phase, report.cause) != self._cause or (
+            text != self._reason and monotonic() >= self._reason_at + _REASON_EVERY_S
+        ):
+            self._cause, self._reason, self._reason_at = (wait.phase, report.cause), text, monotonic()
+            self._said, self._said_at = wait, monotonic()
+            (self._log.info if report.curable else self._log.warning)("%s (%s): %s", wait.phase, report.cause, text)
         return None
 
     def trouble(self, trouble: str | None) -> None:
@@ -63,7 +89,7 @@ class Voice:
             self._matcher.feed(pod, text)
         progress = parse_progress(text) if container == TRAINING_CONTAINER else None
         if progress is not None:
-            self._progress = progress
+            self._progress, self.progress_at = progress, monotonic()
             if monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
                 self._say_progress()
             return

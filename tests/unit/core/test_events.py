@@ -113,7 +113,7 @@ def test_a_payload_is_small_plain_data_without_anything_of_the_manifest() -> Non
     outcome = decide(observe(failed(), [failed_pod(1)]), Policy(rules=built_in_rules()), moment(20))
     assert isinstance(outcome, Outcome)
     payload = to_payload(event(outcome))
-    assert payload.keys() == {"v", "job", "work", "image", "kind", "attempts", "verdict", "result", "spent"}
+    assert payload.keys() == {"v", "job", "work", "image", "kind", "attempts", "verdict", "result", "spent", "waiting"}
     assert len(json.dumps(payload)) < 4000
 
 
@@ -146,7 +146,7 @@ PAYLOAD: dict[str, Any] = to_payload(
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (["v"], 1, "v=1: version 3, which this release reads, is expected; clear the task to retry"),
+        (["v"], 1, "v=1: version 4, which this release reads, is expected; clear the task to retry"),
         (["v"], None, "v=None"),
         (["job"], None, "job=None: a mapping is expected"),
         (["job", "uid"], 7, "uid=7: a text is expected"),

@@ -159,7 +159,7 @@ def watch(api: ObjectApi, document: dict[str, Any], *seconds: int) -> float | No
 
 
 def test_a_job_that_is_over_while_it_is_suspended_is_deleted(api: ObjectApi) -> None:
-    spent = replace(RECORD, allowance=replace(ALLOWANCE, wall_seconds=10.0))
+    spent = replace(RECORD, allowance=replace(ALLOWANCE, gpu_seconds=10.0), unseen_gpu_seconds=20.0)
     keep(api, spent)
     suspended = job(condition("Suspended"), spec={"suspend": True}, status={"startTime": None})
     watch(api, api.put(JOB, suspended), 100)

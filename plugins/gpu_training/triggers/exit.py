@@ -1,0 +1,95 @@
+"""Giving up: whoever waits leaves the Job, which goes with the last one before the task fails."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from gpu_training.cluster.connection import Cluster
+from gpu_training.cluster.departure import depart
+from gpu_training.cluster.jobs import wait_gone
+from gpu_training.core.decide import Policy
+from gpu_training.core.errors import GpuTrainingError
+from gpu_training.core.events import JobReference
+from gpu_training.core.naming import TaskTry
+from gpu_training.core.verdict import Verdict
+from gpu_training.task_log import TaskLog
+from gpu_training.task_state import close_run, is_alive
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.ledger_store import LedgerStore
+
+_GONE_WITHIN_S: Final = 120.0
+"""Four times a pod's default grace period."""
+_AGAIN_AFTER_S: Final = 5.0
+
+
+class Exit:
+    """The way out of one wait.
+
+    :param number: of the Job in its lineage.
+    :param waiter: the task try that waits; None where it is not known, which leaves the Job as it is.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: LedgerStore,
+        job: JobReference,
+        number: int,
+        waiter: TaskTry | None,
+        *,
+        policy: Policy,
+        mlflow_conn_id: str,
+        mlflow_run_id: str,
+        log: TaskLog,
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._job = job
+        self._number = number
+        self._waiter = waiter
+        self._policy = policy
+        self._mlflow_conn_id = mlflow_conn_id
+        self._mlflow_run_id = mlflow_run_id
+        self._log = log
+        self._quiet_until = float("-inf")
+
+    async def take(self, verdict: Verdict) -> bool:
+        """Leave the Job, and return when it is gone with its pods, or lives for others.
+
+        :param verdict: why; it is what the end of an attempt means that runs.
+        :returns: False while the API server can not be asked: try again.
+        """
+        if monotonic() < self._quiet_until:
+            return False
+        name = f"{self._job.namespace}/{self._job.name}"
+        self._log.warning("Giving up on Job %s: %s", name, verdict.summary)
+        if self._waiter is None:
+            return True
+        try:
+            deleted = await depart(
+                self._cluster,
+                self._store,
+                self._job,
+                self._number,
+                self._waiter,
+                is_alive,
+                policy=self._policy,
+                because=verdict,
+            )
+            gone = deleted and await wait_gone(self._cluster, self._job, limit=_GONE_WITHIN_S)
+        except GpuTrainingError as error:
+            self._log.warning("Job %s could not be left, it is tried again: %s", name, error)
+            self._quiet_until = monotonic() + _AGAIN_AFTER_S
+            return False
+        if not deleted:
+            self._log.info("Left Job %s: others wait on it, or it is over", name)
+            return True
+        await asyncio.to_thread(close_run, self._mlflow_conn_id, self._mlflow_run_id, self._log, killed=False)
+        if gone:
+            self._log.info("Deleted Job %s: nobody else waits on it", name)
+        else:
+            self._log.warning("Deleted Job %s; its pods are not gone after %g s", name, _GONE_WITHIN_S)
+        return True
