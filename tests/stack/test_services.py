@@ -7,6 +7,7 @@ import pytest
 
 from gpu_training.airflow_client import AirflowError
 from gpu_training.commands.run import DAG_PREFIX
+from gpu_training.core.precedence import BACKFILL_POOL, NIGHTLY_POOL
 from sandbox.processes import read_process
 from stack import object_store, process_tree
 from stack.airflow_services import SERVICES
@@ -38,6 +39,12 @@ def test_each_user_has_a_login_and_only_the_rights_of_its_role(stack: Stack) -> 
     with stack.client("op") as operator:
         operator.unpause(DAG_ID)
         assert not operator.dag(DAG_ID).is_paused
+
+
+@pytest.mark.parametrize("pool", [NIGHTLY_POOL, BACKFILL_POOL])
+def test_the_project_s_pools_are_there_and_count_deferred_tasks(stack: Stack, pool: str) -> None:
+    with stack.client() as client:
+        assert client.pool(pool).include_deferred
 
 
 def test_a_service_by_a_name_that_none_has_is_refused_with_the_names_there_are(stack: Stack) -> None:
