@@ -82,7 +82,7 @@ def test_with_all_rights_nothing_of_the_cluster_is_unknown(admin: Doctor) -> Non
     assert report.named("unknown") == ["airflow"]
     assert report.named("warning") == []
     assert report.check("nodes")["said"] == "the training fits on gpu-1 now"
-    assert report.check("device-plugin")["said"] == "gpu-1 offers all GPUs"
+    assert report.check("device-plugin")["said"] == "all GPUs are offered on gpu-1"
     assert report.check("namespace")["said"] == "is there; Pod Security admits restricted"
 
 
@@ -250,7 +250,7 @@ def test_a_device_plugin_that_is_away_is_told(sandbox: Sandbox, admin: Doctor) -
         report = admin.run()
     finally:
         restore_gpus(sandbox, NODE)
-    broken(report, "device-plugin", "gpu-1 has GPUs and does not offer all of them", "device plugin")
+    broken(report, "device-plugin", "GPUs that are there are not offered on gpu-1", "device plugin")
     assert report.check("nodes")["state"] == "broken"
 
 
@@ -272,7 +272,7 @@ def test_a_label_that_no_node_has_is_told_with_one_that_has_room(admin: Doctor) 
 
 def test_more_gpus_than_any_node_has_are_told(admin: Doctor) -> None:
     admin.write_model(resources=gpus(8))
-    broken(admin.run(), "nodes", "gpu-1 has less than 8 nvidia.com/gpu in all", "1 GPU would fit now on gpu-1")
+    broken(admin.run(), "nodes", "8 nvidia.com/gpu", "1 GPU would fit now on gpu-1")
 
 
 def test_a_cordoned_node_is_a_warning(sandbox: Sandbox, admin: Doctor) -> None:

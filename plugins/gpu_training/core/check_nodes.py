@@ -102,7 +102,7 @@ def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, 
     offering = [node for node in meant if whole_of(node, GPU_RESOURCE)]
     down = [node.name for node in meant if promise_of(node) > whole_of(node, GPU_RESOURCE)]
     if down:
-        said = f"{_listed(down, len(down))} has GPUs and does not offer all of them"
+        said = f"GPUs that are there are not offered on {_listed(down, len(down))}"
         state = State.WARNING if len(offering) > len([n for n in offering if n.name in down]) else State.BROKEN
         return check(state, said, _STAYS[Cause.DEVICE_PLUGIN_DOWN])
     if not meant:
@@ -110,7 +110,7 @@ def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, 
     if not offering:
         remedy = "install NVIDIA's device plugin or its GPU operator there, or select the nodes that have GPUs"
         return check(_worst(groups), f"none of the {len(meant)} nodes that are meant offers {GPU_RESOURCE}", remedy)
-    return check(State.OK, f"{_listed([n.name for n in offering], len(offering))} offers all GPUs")
+    return check(State.OK, f"all GPUs are offered on {_listed([n.name for n in offering], len(offering))}")
 
 
 def _is_left_out(node: Node, demand: Demand) -> bool:

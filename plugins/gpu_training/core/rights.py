@@ -13,8 +13,6 @@ from gpu_training.core.check_up import Check, State
 
 KUEUE_GROUP: Final = "kueue.x-k8s.io"
 VISIBILITY_GROUP: Final = "visibility.kueue.x-k8s.io"
-ROLE: Final = "gpu-training-operator"
-"""Name of the Role in include/manifests, and of the ClusterRole beside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,6 @@ class TrialEnd(StrEnum):
     NOT_ALLOWED = "not_allowed"
     """The account may not even try."""
     UNANSWERED = "unanswered"
-    NOT_MADE = "not_made"
-    """There was nothing to try; `said` has why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +68,7 @@ def check_trial(trial: Trial, *, subject: str) -> Check:
             return check(State.BROKEN, f"the API server refuses: {trial.said}", remedy or "change what it refuses")
         case TrialEnd.NOT_ALLOWED:
             return check(State.UNKNOWN, f"the account may not try: {trial.said}", _LET_IT_TRY)
-        case TrialEnd.UNANSWERED:
-            return check(State.UNKNOWN, f"there was no answer: {trial.said}", "run the check-up again")
-    return check(State.UNKNOWN, f"it was not made: {trial.said}", "see what is told of the model's file")
+    return check(State.UNKNOWN, f"there was no answer: {trial.said}", "run the check-up again")
 
 
 _LET_IT_TRY = "let the account create Jobs and pods, as include/manifests does: a dry run needs that"
