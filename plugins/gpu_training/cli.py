@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from gpu_training.airflow_client import AirflowError
-from gpu_training.commands import run
+from gpu_training.commands import doctor, run, status
 from gpu_training.commands.exits import Exit, RefusedError
 
 
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu-training", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for command in (run,):
+    for command in (run, status, doctor):
         command.add_parser(commands)
     return parser
 

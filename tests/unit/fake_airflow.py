@@ -40,6 +40,8 @@ class Frame:
 class FakeAirflow:
     """The server's state; a test sets it up and looks at what was asked.
 
+    :param healthy: status of each service; None for one that is absent.
+    :param pools: by name, what Airflow tells of each.
     :param outage: so many requests from now on are cut off without an answer.
     """
 
@@ -49,6 +51,10 @@ class FakeAirflow:
     forbidden: bool = False
     outage: int = 0
     import_errors: Sequence[Mapping[str, str]] = ()
+    healthy: Mapping[str, str | None] = field(
+        default_factory=lambda: {"metadatabase": "healthy", "scheduler": "unhealthy", "dag_processor": None}
+    )
+    pools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     url: str = ""
     triggered: list[Mapping[str, Any]] = field(default_factory=list)
     logins: int = 0
@@ -63,7 +69,7 @@ class FakeAirflow:
         for wanted, pattern, name in ROUTES:
             found = re.fullmatch(pattern, path)
             if found and method == wanted:
-                if path.startswith(f"/api/v2/dags/{DAG_ID}") or not found.groups():
+                if path.startswith((f"/api/v2/dags/{DAG_ID}", "/api/v2/pools/")) or not found.groups():
                     return getattr(self, name)(query, body, *found.groups())
                 break
         return 404, {"detail": f"{path} was not found"}
@@ -76,7 +82,12 @@ class FakeAirflow:
         return 201, {"access_token": self.valid_token}
 
     def health(self, query: Any, body: Any) -> tuple[int, Any]:
-        return 200, {"metadatabase": {"status": "healthy"}, "scheduler": {"status": "unhealthy"}, "dag_processor": None}
+        return 200, {name: status and {"status": status} for name, status in self.healthy.items()}
+
+    def pool(self, query: Any, body: Any, name: str) -> tuple[int, Any]:
+        if name not in self.pools:
+            return 404, {"detail": f"Pool {name} not found"}
+        return 200, {"name": name, **self.pools[name]}
 
     def list_dags(self, query: Any, body: Any) -> tuple[int, Any]:
         return 200, {"dags": [{"dag_id": DAG_ID}], "total_entries": 1}
@@ -143,6 +154,7 @@ ROUTES = (
     ("POST", "/auth/token", "log_in"),
     ("GET", "/api/v2/monitor/health", "health"),
     ("GET", "/api/v2/importErrors", "list_import_errors"),
+    ("GET", "/api/v2/pools/([^/]+)", "pool"),
     ("GET", "/api/v2/dags", "list_dags"),
     ("GET", "/api/v2/dags/([^/]+)/details", "details"),
     ("PATCH", "/api/v2/dags/([^/]+)", "patch"),
