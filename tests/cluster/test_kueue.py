@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.cluster import looking
 from tests.cluster.pod_documents import SECURITY
 
+from gpu_training.cluster.jobs import reference_of
 from sandbox import kueue, kwok
 from sandbox.cluster import Sandbox
 from sandbox.errors import SandboxError
@@ -154,6 +156,35 @@ def test_a_higher_priority_goes_first_and_pushes_out(
     assert all(job(sandbox, namespace, name)["spec"]["suspend"] for name in slow)
     wait_for(lambda: job(sandbox, namespace, quick)["status"].get("succeeded"), DEADLINE_S, "the urgent Job's success")
     wait_for(lambda: running(sandbox, namespace, *slow), DEADLINE_S, "a nightly Job to run again")
+
+
+def test_a_training_that_waits_is_told_its_place(
+    sandbox: Sandbox, namespace: str, apply: Callable[..., None], unique: str
+) -> None:
+    cluster_queue = f"told-{unique}"
+    apply(ClusterQueue(name=cluster_queue, gpus=1))
+    apply(LocalQueue(name="trainings", namespace=namespace, cluster_queue=cluster_queue))
+    jobs = [submit(sandbox, namespace, f"{word}-{unique}", "trainings") for word in "abc"]
+    wait_for(lambda: len(waiting(sandbox, namespace, "trainings")) == 2, DEADLINE_S, "two of them to wait")
+    (first,) = running(sandbox, namespace, *jobs)
+    second, third = waiting(sandbox, namespace, "trainings")
+
+    async def scene() -> None:
+        last = reference_of(job(sandbox, namespace, third))
+        async with looking.waiting(sandbox.operator_kubeconfig, last) as subscription:
+
+            def place() -> int | None:
+                workloads = subscription.around().workloads or ()
+                return next((each.position for each in workloads if each.job_uid == last.uid), None)
+
+            await looking.told(subscription, lambda: place() == 1, "its place")
+            end(sandbox, namespace, first)
+            await looking.told(subscription, lambda: place() == 0, "its next place")
+            events = subscription.around().events or ()
+            assert "Pending" in [each.reason for each in events if each.kind == "Workload"]
+
+    looking.play(scene())
+    wait_for(lambda: running(sandbox, namespace, second), DEADLINE_S, "the second Job to run")
 
 
 def test_a_killed_controller_goes_on_where_it_was(

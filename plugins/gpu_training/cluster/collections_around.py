@@ -29,7 +29,7 @@ class Place(Generic[Kept]):
 
     :param word: what it holds, for people.
     :param take: gives the value of an object; None for one that is of no interest.
-    :param page: objects of one answer to a list: some megabytes.
+    :param page: objects of one answer to a list: what is read of it at once holds up whatever else the process does.
     """
 
     word: str
@@ -39,7 +39,7 @@ class Place(Generic[Kept]):
     page: int = 500
 
 
-NODES: Final[Place[Node]] = Place(word="nodes", path="/api/v1/nodes", take=node_of)
+NODES: Final[Place[Node]] = Place(word="nodes", path="/api/v1/nodes", take=node_of, page=250)
 
 JobOf = Callable[[str], Document | None]
 """Gives the document of the Job of a UID, where it is known: its deadline bounds how long its pods hold GPUs."""
@@ -60,7 +60,7 @@ def _take_tenant(job_of: JobOf, document: Document) -> Tenant | None:
 
 
 def events(namespace: str) -> Place[Told]:
-    return _in_namespace("events", namespace, "events", take_event, page=5000)
+    return _in_namespace("events", namespace, "events", take_event, page=1500)
 
 
 def quotas(namespace: str) -> Place[Quota]:
