@@ -36,14 +36,16 @@ async def overview_of(
     overview = read_overview(listing, namespace=namespace, policy=policy, now=cluster.clock.now())
     shown = overview.trainings if name is None else named(overview.trainings, name)
     turns = asyncio.Semaphore(_LOGS_AT_ONCE)
-    shown = tuple(await asyncio.gather(*(_with_progress(cluster, status, turns) for status in shown)))
+    shown = tuple(await asyncio.gather(*(_with_progress(cluster, status, turns, overview.at) for status in shown)))
     if any(is_to_explain(status) for status in shown):
-        around, now = await look_once(cluster, namespace, listing.jobs), cluster.clock.now()
-        shown = tuple(explained(status, around, now) for status in shown)
+        around = await look_once(cluster, namespace, listing.jobs)
+        shown = tuple(explained(status, around, cluster.clock.now()) for status in shown)
     return replace(overview, trainings=in_order(shown))
 
 
-async def _with_progress(cluster: Cluster, status: TrainingStatus, turns: asyncio.Semaphore) -> TrainingStatus:
+async def _with_progress(
+    cluster: Cluster, status: TrainingStatus, turns: asyncio.Semaphore, now: float
+) -> TrainingStatus:
     pod = _running(status)
     if pod is None:
         return status
@@ -52,7 +54,7 @@ async def _with_progress(cluster: Cluster, status: TrainingStatus, turns: asynci
             log = await end_of_log(cluster, status.namespace, pod.name)
     except ClusterError as error:
         return replace(status, hidden=(*status.hidden, f"progress: {error}"))
-    return with_progress(status, log, cluster.clock.now())
+    return with_progress(status, log, now)
 
 
 def _running(status: TrainingStatus) -> PodObservation | None:

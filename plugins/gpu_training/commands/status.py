@@ -43,14 +43,14 @@ def status(options: argparse.Namespace) -> int:
     try:
         # Airflow logs to the standard output as it was when Airflow was imported.
         with redirect_stdout(sys.stderr):
-            overview, now = asyncio.run(_look(options))
+            overview = asyncio.run(_look(options))
     except (ClusterError, ConfigurationError) as error:
         raise RefusedError(str(error)) from error
-    _show(options, overview, now)
+    _show(options, overview)
     return Exit.DONE
 
 
-async def _look(options: argparse.Namespace) -> tuple[Overview, float]:
+async def _look(options: argparse.Namespace) -> Overview:
     from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.namespace_listing import is_missing
     from gpu_training.cluster.training_overview import overview_of
@@ -67,21 +67,21 @@ async def _look(options: argparse.Namespace) -> tuple[Overview, float]:
         )
         if not overview.models and await is_missing(cluster, options.namespace):
             raise RefusedError(f"namespace={options.namespace}: the cluster has none of this name; give --namespace")
-        return overview, cluster.clock.now()
+        return overview
 
 
-def _show(options: argparse.Namespace, overview: Overview, now: float) -> None:
+def _show(options: argparse.Namespace, overview: Overview) -> None:
     from gpu_training.core.status_document import to_document
     from gpu_training.core.status_text import overview_lines
 
     if options.json:
-        print(json.dumps(to_document(overview, namespace=options.namespace, now=now), allow_nan=False))
+        print(json.dumps(to_document(overview, namespace=options.namespace), allow_nan=False))
         return
     if not overview.trainings:
         print(_nothing(options, overview))
     # What is not read at a terminal is searched, and lines that are cut are not found.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in overview_lines(overview, now, width=width):
+    for line in overview_lines(overview, width=width):
         print(line)
 
 

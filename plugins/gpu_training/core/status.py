@@ -91,11 +91,13 @@ class TrainingStatus:
 class Overview:
     """The trainings of a namespace, those first that somebody has to look at.
 
+    :param at: when it was looked at, in seconds since 1970.
     :param models: of all trainings that were found, whichever of them are given.
     :param hidden: what could not be read, and why.
     """
 
     trainings: tuple[TrainingStatus, ...]
+    at: float
     models: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
 

@@ -16,15 +16,12 @@ from gpu_training.core.status import Overview, TrainingStatus
 VERSION: Final = 1
 
 
-def to_document(overview: Overview, *, namespace: str, now: float) -> dict[str, Any]:
-    """Give the whole look at a namespace.
-
-    :param now: when it was looked at, in seconds since 1970.
-    """
+def to_document(overview: Overview, *, namespace: str) -> dict[str, Any]:
+    """Give the whole look at a namespace."""
     return {
         "version": VERSION,
         "namespace": namespace,
-        "at": timestamp(now),
+        "at": timestamp(overview.at),
         "trainings": [_training(status) for status in overview.trainings],
         "hidden": list(overview.hidden),
     }

@@ -60,7 +60,7 @@ def read_overview(listing: Listing, *, namespace: str, policy: Policy, now: floa
     found += [_of_ledger(ledger, namespace, now) for key, ledger in ledgers.items() if key not in newest]
     trainings = in_order(status for status in found if status is not None)
     models = tuple(sorted({status.model for status in trainings}))
-    return Overview(trainings=trainings, models=models, hidden=(*listing.hidden, *damaged))
+    return Overview(trainings=trainings, at=now, models=models, hidden=(*listing.hidden, *damaged))
 
 
 def _of_job(

@@ -31,15 +31,14 @@ _CURES: Final = {
 }
 
 
-def overview_lines(overview: Overview, now: float, *, width: int | None = None) -> list[str]:
+def overview_lines(overview: Overview, *, width: int | None = None) -> list[str]:
     """Give the lines for all trainings, and for what could not be looked at.
 
-    :param now: seconds since 1970.
     :param width: columns that a line may take; None for any number.
     """
     lines: list[str] = []
     for status in overview.trainings:
-        lines += [*block(status, now, width=width), ""]
+        lines += [*block(status, overview.at, width=width), ""]
     # What hides something of one training hides it of all: it is said once.
     around = [reason for status in overview.trainings if status.pending is not None for reason in status.pending.hidden]
     if hidden := tuple(dict.fromkeys((*overview.hidden, *around))):
@@ -82,7 +81,7 @@ def _fields(status: TrainingStatus, now: float) -> Iterator[tuple[str, Sequence[
         yield "clocks", [", ".join(_clock(reading) for reading in status.clocks)]
     if status.attempts:
         yield "attempts", [_attempt(attempt) for attempt in status.attempts]
-    yield "GPU time", [f"{status.gpu_seconds:g} GPU-seconds"]
+    yield "GPU time", [f"{_amount(status.gpu_seconds)} GPU-seconds"]
     if not status.ended:
         yield "waited by", _waiters(status)
     if status.hidden:
@@ -124,11 +123,15 @@ def _clock(reading: Reading) -> str:
 
 
 def _attempt(attempt: Attempt) -> str:
-    seconds = f"{'about ' if attempt.estimated else ''}{attempt.gpu_seconds:g} GPU-seconds"
+    seconds = f"{'about ' if attempt.estimated else ''}{_amount(attempt.gpu_seconds)} GPU-seconds"
     end = "lives" if attempt.ended_at is None else "succeeded"
     if attempt.verdict is not None:
         end = f"{attempt.verdict.category}: {attempt.verdict.summary}"
     return f"{attempt.number}  {attempt.pod} on {attempt.node or 'no node'}, {seconds}, {end}"
+
+
+def _amount(seconds: float) -> str:
+    return f"{seconds:.1f}".removesuffix(".0")
 
 
 def _waiters(status: TrainingStatus) -> list[str]:

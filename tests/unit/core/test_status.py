@@ -360,7 +360,7 @@ def test_whatever_the_documents_hold_is_shown_and_never_an_error(
     seen = read_overview(listing, namespace="n", policy=POLICY, now=now)
     told = (with_progress(explained(status, around, now), log, now) for status in seen.trainings)
     seen = replace(seen, trainings=tuple(told))
-    document = to_document(seen, namespace="n", now=now)
+    document = to_document(seen, namespace="n")
     assert json.loads(json.dumps(document, allow_nan=False)) == document
-    for line in overview_lines(seen, now, width=100):
+    for line in overview_lines(seen, width=100):
         assert not line or line.isprintable()

@@ -137,15 +137,15 @@ def test_long_tables_and_words_are_cut_and_say_so() -> None:
 
 
 def test_what_can_not_be_seen_is_said_below_all_trainings() -> None:
-    lines = overview_lines(Overview(trainings=(WAITING, WAITING), hidden=("ledgers: forbidden",)), NOW)
+    lines = overview_lines(Overview(trainings=(WAITING, WAITING), hidden=("ledgers: forbidden",), at=NOW))
     assert lines[-2:] == ["hidden    ledgers: forbidden", "          pods of other namespaces: forbidden"]
     assert lines.count("") == 2
-    assert overview_lines(Overview(trainings=(status(), status())), NOW).count("") == 1
-    assert overview_lines(Overview(trainings=()), NOW) == []
+    assert overview_lines(Overview(trainings=(status(), status()), at=NOW)).count("") == 1
+    assert overview_lines(Overview(trainings=(), at=NOW)) == []
 
 
 def test_a_script_reads_all_of_it_under_stable_names() -> None:
-    document = to_document(Overview(trainings=(WAITING,), hidden=("x",)), namespace="gpu-training", now=NOW)
+    document = to_document(Overview(trainings=(WAITING,), hidden=("x",), at=NOW), namespace="gpu-training")
     assert json.loads(json.dumps(document)) == document
     assert (document["version"], document["at"], document["hidden"]) == (1, "2026-11-30T19:24:00Z", ["x"])
     (training,) = document["trainings"]
@@ -173,7 +173,7 @@ def test_a_script_reads_all_of_it_under_stable_names() -> None:
 
 def test_what_is_not_known_is_null_for_a_script() -> None:
     bare = status(since=None, data_version="", waiters=None)
-    (training,) = to_document(Overview(trainings=(bare,)), namespace="n", now=NOW)["trainings"]
+    (training,) = to_document(Overview(trainings=(bare,), at=NOW), namespace="n")["trainings"]
     for name in ("since", "data_version", "waiters", "cause", "cure", "curable", "summary", "remedy", "verdict"):
         assert training[name] is None, name
     assert (training["nodes"], training["holders"], training["clocks"]) == ([], [], [])
