@@ -86,13 +86,6 @@ def parse_clocks(fields: Fields, *, deadline_seconds: int | None) -> Clocks:
         total_seconds=_limit(fields, "total_seconds", 0),
     )
     fields.finish()
-    stall, run = clocks.stall_seconds, clocks.run_seconds
-    if stall is not None and run is not None and stall > run:
-        raise ConfigurationError(
-            fields.path("stall_seconds"),
-            stall,
-            f"is never reached: an attempt runs {run} seconds at most; less is allowed",
-        )
     if deadline_seconds is None:
         return clocks
     least = (clocks.queue_seconds or 0) + deadline_seconds
