@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final
 
+from gpu_training.core.resources import GPU_RESOURCE
+
 _BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _EASILY_READ: Final = 10_000
 _EXACT_BELOW: Final = 10
@@ -15,11 +17,23 @@ def amount_text(resource: str, amount: Fraction) -> str:
     """Give an amount such as `2`, `1500m` or `12Gi`, rounded down to what is easily read: never more than there is."""
     if amount <= 0:
         return "0"
-    if resource in _BYTES or resource.startswith("hugepages-"):
+    if _is_bytes(resource):
         return _bytes(amount)
     if amount.denominator == 1:
         return str(amount.numerator)
     return f"{int(amount * 1000)}m"
+
+
+def amount_of(resource: str, amount: Fraction) -> str:
+    """Give an amount with what it is of, such as `2 GPUs` or `12Gi of memory`."""
+    text = amount_text(resource, amount)
+    if resource == GPU_RESOURCE:
+        return f"{text} GPU" if text == "1" else f"{text} GPUs"
+    return f"{text} of {resource}" if _is_bytes(resource) else f"{text} {resource}"
+
+
+def _is_bytes(resource: str) -> bool:
+    return resource in _BYTES or resource.startswith("hugepages-")
 
 
 def _bytes(amount: Fraction) -> str:

@@ -170,7 +170,7 @@ def _shortage(resource: str, state: int, asked: Fraction) -> Obstacle:
     elif state == _OFFERS_TOO_FEW:
         cause, reason = (
             Cause.DEVICE_PLUGIN_DOWN,
-            f"has {amount} {resource} or more that its device plugin does not offer",
+            "has GPUs that its device plugin does not offer",
         )
     elif state == _HAS_NONE and gpu:
         cause, reason = Cause.NO_GPU_NODES, f"has no {resource}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
 from typing import Final
 
-from gpu_training.core.amount_text import amount_text
+from gpu_training.core.amount_text import amount_of
 from gpu_training.core.fitting import Kind, Survey
 from gpu_training.core.node_index import UNIT
 from gpu_training.core.node_obstacles import Obstacle
@@ -17,6 +17,7 @@ from gpu_training.core.pod_demand import PODS, Demand
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.surroundings import Taint, Tenant
 
+TOLERATIONS: Final = "training.tolerations"
 _MOST_CHANGES: Final = 2
 _MOST_HOLDERS: Final = 10
 _SHORT_OF_GPUS: Final = (Cause.GPUS_TAKEN, Cause.TOO_FEW_GPUS)
@@ -36,10 +37,11 @@ def gpus(count: int) -> str:
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
-def some_names(survey: Survey, places: Sequence[int]) -> str:
-    """Give nodes as `g5-1 and 3 more nodes`."""
-    if not places:
-        return "no node"
+def on_nodes(survey: Survey, places: Sequence[int]) -> str:
+    """Give nodes as `g5-1 and 3 more nodes`.
+
+    :param places: of at least one node.
+    """
     more = len(places) - 1
     first = survey.index.nodes[places[0]].name
     return first if not more else f"{first} and {more} more node{'s' if more > 1 else ''}"
@@ -64,7 +66,7 @@ def _fewer_gpus(survey: Survey, demand: Demand) -> str:
     if most < 1:
         return ""
     there = [place for place in places if free[place] // UNIT == most]
-    return f"{gpus(most)} would fit now on {some_names(survey, there)}"
+    return f"{gpus(most)} would fit now on {on_nodes(survey, there)}"
 
 
 def _less_of_another(survey: Survey, demand: Demand) -> str:
@@ -75,8 +77,9 @@ def _less_of_another(survey: Survey, demand: Demand) -> str:
     places = _places(kind for kind in kinds if kind.obstacles[0].resource == resource)
     free = survey.free[resource]
     best = max(places, key=lambda place: free[place])
-    amount = amount_text(resource, Fraction(max(0, free[best]), UNIT))
-    return "" if amount == "0" else f"with {amount} {resource} or less it would fit now on {some_names(survey, [best])}"
+    if free[best] <= 0:
+        return ""
+    return f"with {amount_of(resource, Fraction(free[best], UNIT))} it would fit now on {on_nodes(survey, [best])}"
 
 
 def _is_another(obstacle: Obstacle) -> bool:
@@ -89,7 +92,7 @@ def _toleration(survey: Survey, demand: Demand) -> str:
         return ""
     best = min(kinds, key=lambda kind: (len(kind.obstacles), -len(kind.places)))
     wanted = ", ".join(toleration_text(o.taint) for o in best.obstacles if o.taint is not None)
-    return f"it would fit now on {some_names(survey, best.places)} with {wanted} in training.tolerations"
+    return f"it would fit now on {on_nodes(survey, best.places)} with {wanted} in {TOLERATIONS}"
 
 
 def toleration_text(taint: Taint) -> str:
@@ -115,11 +118,12 @@ def _selector(survey: Survey, demand: Demand) -> str:
             choices[choice] += 1
             places.setdefault(choice, []).append(place)
     best = min(choices, key=lambda choice: (any(v is None for _, v in choice), -choices[choice], str(choice)))
-    instead = ", ".join(
-        f"{key}: {value} instead of {demand.selector.get(key, '')}" if value is not None else f"no {key}"
-        for key, value in best
+    changed = ", ".join(f"{key}: {value}" for key, value in best if value is not None)
+    without = ", ".join(key for key, value in best if value is None)
+    how = " and ".join(
+        part for part in (f"with {changed}" if changed else "", f"without {without}" if without else "") if part
     )
-    return f"it would fit now on {some_names(survey, places[best])} with {instead} in training.node_selector"
+    return f"it would fit now on {on_nodes(survey, places[best])} {how} in training.node_selector"
 
 
 def holders_of(

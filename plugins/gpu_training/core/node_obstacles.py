@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_training.core.node_matching import holds, in_words, names_hold, term_holds, untolerated
+from gpu_training.core.node_matching import holds, in_words, term_holds, untolerated
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pod_demand import Demand
 from gpu_training.core.surroundings import Node, Taint
@@ -45,6 +45,7 @@ class Obstacle:
     :param resource: of which there is too little; empty for another reason.
     :param taint: that is not tolerated.
     :param label: key that the node selector asks for and the node does not have with that value.
+    :param by_name: whether the node's name alone is what the node affinity leaves out.
     """
 
     cause: Cause
@@ -52,6 +53,7 @@ class Obstacle:
     resource: str = ""
     taint: Taint | None = None
     label: str = ""
+    by_name: bool = False
 
 
 def obstacles_of_node(node: Node, demand: Demand) -> list[Obstacle]:
@@ -69,12 +71,12 @@ def _of_its_labels(node: Node, demand: Demand) -> list[Obstacle]:
     if terms is None or any(term_holds(term, node.labels, node.name) for term in terms):
         return found
     by_name = any(all(holds(each, node.labels.get(each.key)) for each in term.labels) for term in terms)
-    if by_name and not any(names_hold(term, node.name) for term in terms):
+    if by_name:
         reason = "is left out by its name in the node affinity"
     else:
         asked = "; or ".join(" and ".join(map(in_words, term.labels)) for term in terms[:2] if term.labels)
         reason = f"does not match the node affinity{f' ({asked})' if asked else ''}"
-    return [*found, Obstacle(cause=Cause.LABEL_NOT_MATCHED, reason=reason)]
+    return [*found, Obstacle(cause=Cause.LABEL_NOT_MATCHED, reason=reason, by_name=by_name)]
 
 
 def _of_its_taints(node: Node, demand: Demand) -> list[Obstacle]:

@@ -9,7 +9,8 @@ from gpu_training.core.pending_cause import Cause, Cure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCount:
-    """So many nodes can not take the pod for this reason, which is the one nearest to a cure for each of them.
+    """So many nodes can not take the pod for this reason, which is the hardest of each: all of its others would have to
+    go as well.
 
     :param cause: None where the scheduler's words are not known here; `reason` has them.
     :param reason: in words, such as `taint dedicated=ingest:NoSchedule is not tolerated`.

@@ -89,7 +89,7 @@ def _preempting(words: SchedulerWords) -> Report:
         cause=Cause.PREEMPTING,
         cure=Cure.WAITING,
         summary=f"{victims} of lower priority {verb} being ended{where} to make room.",
-        remedy="Wait until they have ended, which their grace period bounds.",
+        remedy="Wait: their grace period bounds it.",
     )
 
 
@@ -108,7 +108,7 @@ def _grown(report: Report, growth: Growth) -> Report:
             report,
             cause=Cause.AUTOSCALER_AT_MAXIMUM,
             cure=Cure.WAITING,
-            summary=f"{report.summary.rstrip('.')}. {growth.clause.rstrip('.')}.",
+            summary=f"{growth.clause.rstrip('.')}. {report.summary}",
             remedy="Wait until GPUs are freed, or have whoever runs the cluster raise the limit of that pool.",
         )
     return report

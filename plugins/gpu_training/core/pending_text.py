@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from gpu_training.core.nearest_fit import gpus
 from gpu_training.core.pending_report import GpuHolder, Report
 from gpu_training.core.sayings import plain
 
@@ -21,29 +22,31 @@ def line(report: Report) -> str:
 
     It stays the same while nothing changes, so that a log can say it once.
     """
-    parts = [_with_holder(report), _sentence(report.nearest), report.remedy]
+    parts = [_with_holder(report), _sentence(report.nearest), _sentence(report.remedy)]
     if report.hidden:
         parts.append(f"Not looked at: {'; '.join(report.hidden[:_HIDDEN_WORDS])}.")
     return plain(" ".join(part.strip() for part in parts if part.strip()), _LONGEST_LINE)
 
 
 def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+    """Give a text as a sentence that ends."""
+    ends = text.rstrip().endswith((".", "!", "?", "…"))
+    return f"{text[:1].upper()}{text[1:]}{'' if ends else '.'}" if text.strip() else ""
 
 
 def _with_holder(report: Report) -> str:
     if not report.holders:
-        return report.summary
+        return _sentence(report.summary)
     more = len(report.holders) - 1
     others = f", and {more} more" if more else ""
     return f"{report.summary.rstrip('.')} ({holder_text(report.holders[0])}{others})."
 
 
 def holder_text(holder: GpuHolder) -> str:
-    """Give a holder such as `pod x of model m holds 2 on g5-1 until 2026-12-01 14:05 UTC at the latest`."""
+    """Give a holder such as `pod x of model m holds 2 GPUs on g5-1 until 2026-12-01 14:05 UTC at the latest`."""
     moment = time_text(holder.ends_by)
     until = f" until {moment} at the latest" if moment else ""
-    return f"{holder.who} holds {holder.gpus} on {holder.node}{until}"
+    return f"{holder.who} holds {gpus(holder.gpus)} on {holder.node}{until}"
 
 
 def time_text(moment: float | None) -> str:

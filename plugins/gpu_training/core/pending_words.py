@@ -83,11 +83,12 @@ def of_words(words: SchedulerWords | None, growth: Growth, reason: SchedulerReas
             remedy="Read the scheduler's words; ask whoever runs the cluster what they mean there.",
             nodes=_counts(words),
         )
+    of_nodes = reason.cause in OF_NODES
     return Report(
         cause=reason.cause,
         cure=_cure(words, reason, growth),
         summary=_summary(words, reason),
-        remedy=" ".join(part for part in (_sentence(reason.remedy), growth.clause) if part),
+        remedy=" ".join(part for part in (_sentence(reason.remedy), growth.clause if of_nodes else "") if part),
         nodes=_counts(words),
     )
 
@@ -107,7 +108,7 @@ def _is_structural(reason: SchedulerReason) -> bool:
 
 
 def _summary(words: SchedulerWords, reason: SchedulerReason) -> str:
-    if len(words.reasons) == 1 and reason.cause not in OF_NODES:
+    if len(words.reasons) == 1 and reason.cause not in OF_NODES and reason.cause not in _ABOUT_NODES:
         return _sentence(reason.reason)
     told = "; ".join(f"{each.count} × {each.reason}" for each in words.reasons[:_MOST_TOLD])
     return f"The scheduler finds no node among {words.total}: {told}."

@@ -1,0 +1,421 @@
+"""Why a pod has no node: what the nodes are like, what the scheduler says, what the autoscaler does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.core.kubernetes_documents import JOB_NAME, condition, disruption, failed_pod, pod
+from tests.unit.core.pending_world import (
+    DEDICATED,
+    GPU,
+    GPU_TAINT,
+    NO_VICTIMS,
+    NOT_HELPFUL,
+    TAINTED,
+    TAKEN,
+    TOO_FEW,
+    UNMATCHED,
+    around,
+    event,
+    node,
+    report_of,
+    tenant,
+    waiting_pod,
+)
+
+from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.surroundings import Autoscaler
+
+pytestmark = pytest.mark.core
+
+LOST = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+PRESSED = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
+SELECTOR = {"nodeSelector": {"pool": "a100"}}
+AFFINITY = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["mars"]}]}]
+            }
+        }
+    }
+}
+MEMORY = {"containers": [{"name": "training", "resources": {"limits": {GPU: "1", "memory": "48Gi"}}}]}
+
+BY_NODES: list[tuple[str, list[Any], list[Any], dict[str, Any], Cause, Cure, str]] = [
+    (
+        "all taken",
+        [node(gpus=1)],
+        [tenant()],
+        {},
+        Cause.GPUS_TAKEN,
+        Cure.WAITING,
+        f"the only {GPU} of 1 matching node is taken",
+    ),
+    (
+        "free in pieces",
+        [node("a", gpus=2), node("b", gpus=2)],
+        [tenant("x", "a"), tenant("y", "b")],
+        {"gpus": 2},
+        Cause.GPUS_TAKEN,
+        Cure.WAITING,
+        f"2 of 4 {GPU} of 2 matching nodes are free, at most 1",
+    ),
+    ("no node has any", [node(gpus=0)], [], {}, Cause.NO_GPU_NODES, Cure.NEVER, f"No node offers {GPU}"),
+    ("no nodes", [], [], {}, Cause.NO_GPU_NODES, Cure.NEVER, "no nodes"),
+    ("too few", [node(gpus=2)], [], {"gpus": 4}, Cause.TOO_FEW_GPUS, Cure.NEVER, "asks for 4 GPUs on one node"),
+    ("plugin away", [node(gpus=0, capacity=4)], [], {}, Cause.DEVICE_PLUGIN_DOWN, Cure.WAITING, "device plugin"),
+    (
+        "plugin away, seen by a label",
+        [node(gpus=0, labels={"nvidia.com/gpu.present": "true"})],
+        [],
+        {},
+        Cause.DEVICE_PLUGIN_DOWN,
+        Cure.WAITING,
+        "device plugin",
+    ),
+    (
+        "some GPUs unhealthy",
+        [node(gpus=3, capacity=4)],
+        [],
+        {"gpus": 4},
+        Cause.DEVICE_PLUGIN_DOWN,
+        Cure.WAITING,
+        "device plugin",
+    ),
+    (
+        "fewer than asked, plugin or not",
+        [node(gpus=0, labels={"nvidia.com/gpu.count": "2"})],
+        [],
+        {"gpus": 4},
+        Cause.TOO_FEW_GPUS,
+        Cure.NEVER,
+        "asks for 4 GPUs on one node",
+    ),
+    (
+        "taint",
+        [node(taints=[GPU_TAINT, DEDICATED]), node("cpu", gpus=0)],
+        [],
+        {},
+        Cause.TAINT_NOT_TOLERATED,
+        Cure.NEVER,
+        "dedicated=ingest:NoSchedule of g5-1",
+    ),
+    ("selector", [node()], [], {"spec": SELECTOR}, Cause.LABEL_NOT_MATCHED, Cure.NEVER, "the label pool=a100"),
+    ("affinity", [node()], [], {"spec": AFFINITY}, Cause.LABEL_NOT_MATCHED, Cure.NEVER, "(zone=mars)"),
+    ("cordoned", [node(cordoned=True)], [], {}, Cause.NODES_CORDONED, Cure.WAITING, "g5-1 is cordoned"),
+    ("cordoned by taint", [node(taints=[CORDONED])], [], {}, Cause.NODES_CORDONED, Cure.WAITING, "is cordoned"),
+    ("not ready", [node(ready="False")], [], {}, Cause.NODES_NOT_READY, Cure.TRANSIENT, "g5-1 is not ready"),
+    ("lost", [node(ready="Unknown", taints=[LOST])], [], {}, Cause.NODES_NOT_READY, Cure.TRANSIENT, "is not ready"),
+    ("pressed", [node(pressure="DiskPressure")], [], {}, Cause.NODES_UNDER_PRESSURE, Cure.TRANSIENT, "DiskPressure"),
+    ("pressed by taint", [node(taints=[PRESSED])], [], {}, Cause.NODES_UNDER_PRESSURE, Cure.TRANSIENT, "DiskPressure"),
+    (
+        "too little memory",
+        [node(memory="32Gi")],
+        [],
+        {"spec": MEMORY},
+        Cause.TOO_LITTLE_CPU_OR_MEMORY,
+        Cure.NEVER,
+        "asks for 48Gi of memory on one node, and no node that matches has more than 32Gi.",
+    ),
+    (
+        "memory taken",
+        [node()],
+        [tenant(memory="32Gi")],
+        {"spec": MEMORY},
+        Cause.CPU_OR_MEMORY_TAKEN,
+        Cure.WAITING,
+        "Waiting for 48Gi of memory",
+    ),
+    (
+        "as many pods as it may",
+        [node(pods="1")],
+        [tenant(gpus=0)],
+        {},
+        Cause.CPU_OR_MEMORY_TAKEN,
+        Cure.WAITING,
+        "pods",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "tenants", "fields", "cause", "cure", "says"),
+    [row[1:] for row in BY_NODES],
+    ids=[row[0] for row in BY_NODES],
+)
+def test_what_the_nodes_are_like_is_the_cause(
+    nodes: list[Any], tenants: list[Any], fields: dict[str, Any], cause: Cause, cure: Cure, says: str
+) -> None:
+    report = report_of([waiting_pod(**fields)], around(nodes, tenants))
+    assert (report.cause, report.cure) == (cause, cure), report
+    assert says in report.summary
+    assert report.remedy
+    assert sum(each.count for each in report.nodes) == len(nodes)
+    assert all(each.cause is not None for each in report.nodes)
+    assert report.words == TAKEN
+
+
+def test_the_node_nearest_to_taking_the_pod_decides() -> None:
+    """One that is not ready keeps hope up, whatever the others lack."""
+    nodes = [node("no-gpu", gpus=0), node("foreign", taints=[DEDICATED]), node("small", gpus=1)]
+    alone = report_of([waiting_pod(gpus=2)], around(nodes))
+    assert (alone.cause, alone.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.NEVER)
+    with_hope = report_of([waiting_pod(gpus=2)], around([*nodes, node("down", ready="Unknown")]))
+    assert (with_hope.cause, with_hope.cure) == (Cause.NODES_NOT_READY, Cure.TRANSIENT)
+    assert {each.cause: each.count for each in with_hope.nodes} == {
+        Cause.NODES_NOT_READY: 1,
+        Cause.TAINT_NOT_TOLERATED: 1,
+        Cause.TOO_FEW_GPUS: 1,
+        Cause.NO_GPU_NODES: 1,
+    }
+
+
+def test_a_node_that_comes_up_may_offer_gpus_soon() -> None:
+    booting = node("new", gpus=0, ready="False")
+    report = report_of([waiting_pod()], around([node("cpu", gpus=0), booting]))
+    assert (report.cause, report.cure) == (Cause.NO_GPU_NODES, Cure.WAITING)
+
+
+def test_who_holds_the_gpus_is_named_with_the_soonest_end_first() -> None:
+    tenants = [
+        tenant("endless", "a", gpus=2, made_by="notebook", namespace="research"),
+        tenant("late", "a", deadline=7200, model="prices"),
+        tenant("soon", "b", deadline=3600, model="flight-delay"),
+        tenant("leaving", "b", deleting=600),
+        tenant("elsewhere", "c", deadline=60),
+        tenant("without", "a", gpus=0, deadline=30),
+    ]
+    nodes = [node("a", gpus=3), node("b", gpus=2), node("c", taints=[DEDICATED])]
+    report = report_of([waiting_pod()], around(nodes, tenants))
+    assert [holder.who for holder in report.holders] == [
+        "pod leaving",
+        "pod soon of model flight-delay",
+        "pod late of model prices",
+        "pod endless of Job notebook in namespace research",
+    ]
+    assert [holder.gpus for holder in report.holders] == [1, 1, 1, 2]
+    assert report.holders[-1].ends_by is None
+
+
+def test_room_that_is_meant_for_a_more_urgent_pod_is_not_free() -> None:
+    urgent = tenant("urgent", priority=100, nominated=True)
+    assert report_of([waiting_pod()], around([node(gpus=1)], [urgent])).cause is Cause.GPUS_TAKEN
+    lesser = tenant("lesser", priority=-1, nominated=True)
+    assert report_of([waiting_pod()], around([node(gpus=1)], [lesser])).summary.startswith("Waiting for 1 GPU: the")
+
+
+WORDS_ALONE = [
+    (TAKEN, Cause.GPUS_TAKEN, Cure.WAITING),
+    (TOO_FEW, Cause.TOO_FEW_GPUS, Cure.NEVER),
+    (UNMATCHED, Cause.LABEL_NOT_MATCHED, Cure.NEVER),
+    # 1.37 does not name the taint, which may be that of a node that is not ready for a moment.
+    (TAINTED, Cause.TAINT_NOT_TOLERATED, Cure.WAITING),
+    (
+        "0/3 nodes are available: 3 node(s) had untolerated taint {dedicated: ingest}. " + NOT_HELPFUL,
+        Cause.TAINT_NOT_TOLERATED,
+        Cure.NEVER,
+    ),
+    (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector. "
+        + NOT_HELPFUL,
+        Cause.LABEL_NOT_MATCHED,
+        Cure.WAITING,
+    ),
+    (
+        f"0/3 nodes are available: 2 node(s) had untolerated taint(s), 1 Insufficient {GPU}. {NO_VICTIMS}",
+        Cause.GPUS_TAKEN,
+        Cure.WAITING,
+    ),
+    ("the moon is in the wrong house", Cause.UNSCHEDULABLE, Cure.WAITING),
+]
+
+
+@pytest.mark.parametrize(("message", "cause", "cure"), WORDS_ALONE)
+def test_where_nodes_are_hidden_the_scheduler_is_believed(message: str, cause: Cause, cure: Cure) -> None:
+    hidden = ("nodes: the account may not list them",)
+    report = report_of([waiting_pod(message)], around(None, None, hidden=hidden))
+    assert (report.cause, report.cure) == (cause, cure)
+    assert report.words == message
+    assert report.hidden == hidden
+    assert report == report_of([waiting_pod(message)], around([node()], hidden=hidden), demand=False)
+
+
+def test_pods_that_can_not_be_seen_are_believed_to_hold_what_the_scheduler_misses() -> None:
+    report = report_of([waiting_pod()], around([node("a"), node("b", gpus=0)], None))
+    assert (report.cause, report.cure) == (Cause.GPUS_TAKEN, Cure.WAITING)
+    assert "could not all be seen" in report.summary
+    assert report.nearest == ""
+
+
+CLAIM = 'persistentvolumeclaim "data" not found'
+ELSEWHERE = f"0/2 nodes are available: 2 node(s) had volume node affinity conflict. {NOT_HELPFUL}"
+OF_THE_POD = [
+    (f"0/2 nodes are available: {CLAIM}. not found", Cause.VOLUME_CLAIM_MISSING, Cure.NEVER, "data"),
+    (
+        f"0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. {NOT_HELPFUL}",
+        Cause.VOLUME_UNBOUND,
+        Cure.WAITING,
+        "claim",
+    ),
+    (ELSEWHERE, Cause.VOLUME_ELSEWHERE, Cure.NEVER, "volume"),
+    (
+        "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules. " + NO_VICTIMS,
+        Cause.UNSCHEDULABLE,
+        Cure.WAITING,
+        "affinity",
+    ),
+    ("0/2 nodes are available: 2 of a kind. " + NO_VICTIMS, Cause.UNSCHEDULABLE, Cure.WAITING, "2 of a kind"),
+]
+
+
+@pytest.mark.parametrize(("message", "cause", "cure", "says"), OF_THE_POD)
+def test_what_nodes_do_not_tell_the_scheduler_does(message: str, cause: Cause, cure: Cure, says: str) -> None:
+    report = report_of([waiting_pod(message)], around([node("a"), node("b")]))
+    assert (report.cause, report.cure) == (cause, cure)
+    assert says in report.summary
+
+
+def test_a_volume_elsewhere_is_waited_for_while_a_node_there_may_become_free() -> None:
+    message = (
+        f"0/2 nodes are available: 1 Insufficient {GPU}, 1 node(s) had volume node affinity conflict. {NO_VICTIMS}"
+    )
+    report = report_of([waiting_pod(message)], around([node("a"), node("b", gpus=1)], [tenant(on="b")]))
+    assert (report.cause, report.cure) == (Cause.VOLUME_ELSEWHERE, Cure.WAITING)
+
+
+def test_a_node_that_would_take_the_pod_is_named_though_the_scheduler_says_otherwise() -> None:
+    report = report_of([waiting_pod(UNMATCHED)], around([node("a")]))
+    assert (report.cause, report.cure) == (Cause.UNSCHEDULABLE, Cure.WAITING)
+    assert "it could run now on a;" in report.summary
+
+
+AUTOSCALED = [
+    ("TriggeredScaleUp", "pod triggered scale-up: [{gpu-pool 0->1 (max: 3)}]", Cause.AUTOSCALER_SCALING_UP, "gpu-pool"),
+    (
+        "NotTriggerScaleUp",
+        "pod didn't trigger scale-up: 1 max node group size reached",
+        Cause.AUTOSCALER_AT_MAXIMUM,
+        "max node group size",
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "message", "cause", "says"), AUTOSCALED)
+@pytest.mark.parametrize("nodes", [[node(gpus=0)], [node(gpus=1)], []])
+def test_what_the_autoscaler_does_goes_before_what_nodes_are_like(
+    nodes: list[Any], reason: str, message: str, cause: Cause, says: str
+) -> None:
+    waiting = waiting_pod()
+    said = event(waiting, reason, message, source="cluster-autoscaler")
+    seen = around(nodes, [tenant()], [said], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
+    report = report_of([waiting], seen)
+    assert report.cause is cause
+    assert report.curable
+    assert says in report.summary
+
+
+def test_an_autoscaler_that_can_not_help_leaves_a_taint_to_whoever_asks() -> None:
+    waiting = waiting_pod(TAINTED)
+    message = "pod didn't trigger scale-up: 2 node(s) had untolerated taint {dedicated: ingest}"
+    said = event(waiting, "NotTriggerScaleUp", message, source="cluster-autoscaler")
+    nodes, present = [node(taints=[DEDICATED])], Autoscaler.CLUSTER_AUTOSCALER
+    report = report_of([waiting], around(nodes, events=[said], autoscaler=present))
+    assert (report.cause, report.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.NEVER)
+    assert "no kind of node" in report.remedy
+    not_said = report_of([waiting], around(nodes, autoscaler=present))
+    assert (not_said.cause, not_said.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.WAITING)
+    of_another = event(waiting, "NotTriggerScaleUp", message, source="cluster-autoscaler", uid="uid-of-another")
+    assert report_of([waiting], around(nodes, events=[of_another], autoscaler=present)).cure is Cure.WAITING
+
+
+def test_a_cloud_that_has_no_node_leaves_hope() -> None:
+    waiting = waiting_pod(TAINTED)
+    said = event(waiting, "FailedScheduling", "InsufficientCapacityError: no g5 in the zone", source="karpenter")
+    report = report_of([waiting], around([node(gpus=0)], events=[said], autoscaler=Autoscaler.KARPENTER))
+    assert (report.cause, report.cure) == (Cause.NO_GPU_NODES, Cure.WAITING)
+    assert "got none" in report.remedy
+
+
+def test_a_node_that_has_been_on_its_way_for_too_long_is_no_hope_told() -> None:
+    waiting = waiting_pod()
+    said = event(waiting, "TriggeredScaleUp", "pod triggered scale-up: [x]", source="cluster-autoscaler", second=10)
+    seen = around([node(gpus=0)], events=[said], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
+    assert report_of([waiting], seen, second=900).cause is Cause.AUTOSCALER_SCALING_UP
+    assert report_of([waiting], seen, second=911).cause is Cause.NO_GPU_NODES
+
+
+@pytest.mark.parametrize(("second", "cure"), [(60, Cure.WAITING), (61, Cure.NEVER)])
+def test_an_autoscaler_that_nobody_knows_of_has_a_minute_to_speak(second: int, cure: Cure) -> None:
+    seen = around([node(gpus=0)], autoscaler=Autoscaler.UNKNOWN)
+    assert report_of([waiting_pod()], seen, second=second).cure is cure
+    unread = around([node(gpus=0)], events=None, autoscaler=Autoscaler.UNKNOWN)
+    assert report_of([waiting_pod()], unread, second=second).cure is Cure.WAITING
+    other = event(pod(name="other"), "TriggeredScaleUp", "pod triggered scale-up: [x]", source="cluster-autoscaler")
+    heard = around([node(gpus=0)], events=[other], autoscaler=Autoscaler.UNKNOWN)
+    assert report_of([waiting_pod()], heard, second=second).cure is Cure.WAITING
+
+
+@pytest.mark.case("C021")
+def test_one_that_made_way_and_waits_again_is_told_so() -> None:
+    earlier = failed_pod(143, name=f"{JOB_NAME}-first", created=0)
+    earlier["status"]["conditions"].append(disruption(9, "PreemptionByScheduler", "preempting"))
+    again = waiting_pod(created=30)
+    seen = around([node(gpus=1)], [tenant("urgent", model="prices", priority=9)])
+    for pods, gone in (([earlier, again], []), ([again], [earlier])):
+        report = report_of(pods, seen, gone=gone)
+        assert (report.cause, report.cure) == (Cause.PREEMPTED, Cure.WAITING)
+        assert "made way for a pod of higher priority on gpu-1. Waiting for 1 GPU" in report.summary
+        assert [holder.who for holder in report.holders] == ["pod urgent of model prices"]
+
+
+def test_one_that_was_evicted_is_not_said_to_have_been_preempted() -> None:
+    earlier = failed_pod(143, name=f"{JOB_NAME}-first", created=0)
+    earlier["status"]["conditions"].append(disruption(9))
+    report = report_of([earlier, waiting_pod(created=30)], around([node(gpus=1)], [tenant()]))
+    assert report.cause is Cause.GPUS_TAKEN
+
+
+PREEMPTING = [
+    f"0/1 nodes are available: 1 Insufficient {GPU}. preemption: found a potential placement for pod on node g5-1, "
+    "preempting 1 victims",
+    f"0/1 nodes are available: 1 Insufficient {GPU}. preemption: not eligible due to a terminating pod on the "
+    "nominated node.",
+]
+
+
+@pytest.mark.parametrize("message", PREEMPTING)
+def test_others_that_are_being_ended_for_it_are_waited_for(message: str) -> None:
+    report = report_of([waiting_pod(message)], around([node(gpus=1)], [tenant()]))
+    assert (report.cause, report.cure) == (Cause.PREEMPTING, Cure.WAITING)
+
+
+def test_gates_are_named() -> None:
+    gated = waiting_pod(
+        "Scheduling is blocked due to non-empty scheduling gates",
+        reason="SchedulingGated",
+        spec={"schedulingGates": [{"name": "example.com/budget"}]},
+    )
+    report = report_of([gated], around([node()]))
+    assert (report.cause, report.cure) == (Cause.SCHEDULING_GATED, Cure.WAITING)
+    assert "example.com/budget" in report.summary
+
+
+@pytest.mark.parametrize(("second", "cause"), [(2, Cause.WAITING), (3, Cause.SCHEDULER_SILENT)])
+def test_a_scheduler_that_says_nothing_is_told_of(second: int, cause: Cause) -> None:
+    report = report_of([waiting_pod("")], around([node()]), second=second)
+    assert (report.cause, report.cure) == (cause, Cure.TRANSIENT)
+
+
+def test_a_scheduler_that_does_not_exist_is_named() -> None:
+    report = report_of([waiting_pod("", spec={"schedulerName": "nobody"})], around([node()]))
+    assert (report.cause, report.cure) == (Cause.SCHEDULER_SILENT, Cure.WAITING)
+    assert "nobody" in report.summary
+
+
+def test_a_condition_that_says_nothing_counts_as_silence() -> None:
+    silent = waiting_pod("")
+    silent["status"]["conditions"] = [condition("PodScheduled", status="False", reason="Unschedulable")]
+    assert report_of([silent], around([node()])).cause is Cause.SCHEDULER_SILENT
