@@ -168,6 +168,7 @@ def test_a_dry_run_shows_the_job_and_makes_nothing(
     dry = project.run("train_on_demand__air-time", dry_run=True, gpus=2)
     log = capsys.readouterr().out
     assert "nvidia.com/gpu: '2'" in log
+    assert "priorityClassName: gpu-training-on-demand" in log
     assert "The API server accepts the Job and its pod" in log
     assert dry.states == {"resolve": "success", "train": "skipped", "register": "skipped", "clean_up": "success"}
     assert dry.state == "success"

@@ -90,20 +90,3 @@ def test_nightly_runs_and_a_person_s_never_push_each_other_out(
     )
     go.touch()
     assert first.result()["attempts"] == second.result()["attempts"] == 1
-
-
-def test_what_waits_for_the_gpu_gets_it_by_priority_not_by_time(
-    sandbox: Sandbox, namespace: str, connected: FakeMlflow, tmp_path: Path
-) -> None:
-    go, order = tmp_path / "go", tmp_path / "order"
-    first = WaitingRun(namespace, "manual", until(go))
-    wait_for(lambda: runs(sandbox, namespace, first), DEADLINE_S, "the first training to run")
-    waiting = []
-    for run_type in ("backfill", "scheduled"):
-        run = WaitingRun(namespace, run_type, f"echo {run_type} >> {order}; {SUCCEED}")
-        wait_for(lambda run=run: turned_away(sandbox, namespace, run), DEADLINE_S, "the scheduler to look at it")  # type: ignore[misc]
-        waiting.append(run)
-    go.touch()
-    for run in (first, *waiting):
-        run.result()
-    assert order.read_text().split() == ["scheduled", "backfill"]

@@ -189,11 +189,21 @@ def test_times_that_can_not_be_are_refused(times: dict[str, int], message: str) 
 
 
 def test_manifests_move_to_another_namespace_but_their_subjects_stay() -> None:
-    moved = {document["kind"]: document for document in manifests.documents("elsewhere")}
-    assert moved["Namespace"]["metadata"]["name"] == "elsewhere"
-    assert moved["Namespace"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    assert moved["RoleBinding"]["metadata"]["namespace"] == "elsewhere"
-    assert moved["RoleBinding"]["subjects"][0]["namespace"] == "gpu-training"
+    moved = list(manifests.documents("elsewhere"))
+    (namespace,) = (document for document in moved if document["kind"] == "Namespace")
+    assert namespace["metadata"]["name"] == "elsewhere"
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    bindings = [document for document in moved if document["kind"] == "RoleBinding"]
+    assert [binding["metadata"]["namespace"] for binding in bindings] == ["elsewhere", "kube-system"]
+    assert {binding["subjects"][0]["namespace"] for binding in bindings} == {"gpu-training"}
+
+
+def test_what_is_the_cluster_s_own_moves_nowhere() -> None:
+    kinds = {"PriorityClass", "ResourceFlavor", "ClusterQueue", "WorkloadPriorityClass"}
+    shown = [*manifests.documents("elsewhere"), *manifests.documents("elsewhere", folder=manifests.QUEUES)]
+    found = {document["kind"]: document["metadata"].get("namespace") for document in shown}
+    assert {kind: found[kind] for kind in kinds} == dict.fromkeys(kinds)
+    assert found["LocalQueue"] == "elsewhere"
 
 
 def pair(folder: Path, name: str) -> KeyPair:
