@@ -147,7 +147,7 @@ def _event(task_id: str, line: str) -> RunEvent:
     if task_id == TRAIN:
         if progress := parse(line):
             return ProgressMade(progress=progress)
-        if line.partition(":")[0] in _PHASES:
+        if line.partition(":")[0].partition(" (")[0] in _PHASES:
             return PhaseChanged(text=line)
     return LogWritten(task_id=task_id, line=line)
 

@@ -76,13 +76,14 @@ def test_states_progress_and_logs_are_told_once_and_in_their_order(airflow: Fake
 
 
 def test_only_the_trainings_own_log_tells_of_phases_and_progress(airflow: FakeAirflow) -> None:
-    lines = ["queued: no node has 2 GPUs", "stopping", "some: text", HALF]
+    lines = ["queued: no node has 2 GPUs", "queued (gpus_taken): all are", "stopping", "some: text", HALF]
     logs = {"train/1": lines, "resolve/1": lines}
     airflow.frames = [Frame("success", {"resolve": ("success", 1), "train": ("success", 1)}, logs)]
     assert follow(airflow) == [
         *(f"> {line}" for line in lines),
         "resolve success 1",
         "phase queued: no node has 2 GPUs",
+        "phase queued (gpus_taken): all are",
         "phase stopping",
         "> some: text",
         "step 100",

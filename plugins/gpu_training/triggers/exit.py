@@ -13,7 +13,7 @@ from gpu_training.core.decide import Policy
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.naming import TaskTry
-from gpu_training.core.verdict import Verdict
+from gpu_training.core.verdict import Category, Verdict
 from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run, is_alive
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _GONE_WITHIN_S: Final = 120.0
 """Four times a pod's default grace period."""
 _AGAIN_AFTER_S: Final = 5.0
+_SPENDS_AN_ATTEMPT: Final = frozenset({Category.STARTUP_TIMEOUT, Category.RUN_TIMEOUT, Category.STALLED})
+"""What the attempt itself took too long for; a Secret that is not there is no failure of the training."""
 
 
 class Exit:
@@ -77,7 +79,7 @@ class Exit:
                 self._waiter,
                 is_alive,
                 policy=self._policy,
-                because=verdict,
+                because=verdict if verdict.category in _SPENDS_AN_ATTEMPT else None,
             )
             gone = deleted and await wait_gone(self._cluster, self._job, limit=_GONE_WITHIN_S)
         except GpuTrainingError as error:

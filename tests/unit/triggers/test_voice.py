@@ -6,6 +6,8 @@ import pytest
 
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.log_matcher import LogMatcher
+from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.pending_report import Report
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers import voice as voice_module
@@ -66,6 +68,43 @@ def test_a_new_detail_is_said_after_a_while_and_never_forgotten(clock: Clock) ->
 
     assert voice.phase(waits(Phase.QUEUED, "2 GPUs short")) is None
     assert log.lines == ["queued: 1 GPU short", "queued: 2 GPUs short"]
+
+
+def report(cause: Cause, summary: str, cure: Cure = Cure.WAITING) -> Report:
+    return Report(cause=cause, cure=cure, summary=summary, remedy="Wait.")
+
+
+def test_why_it_waits_is_said_when_the_cause_changes_and_other_words_once_a_minute(clock: Clock) -> None:
+    log = Log()
+    voice = Voice(log)
+    queued = waits(Phase.QUEUED, "0/1 nodes")
+    for words in ("8 taken.", "9 taken.", "9 taken."):
+        voice.waiting(queued, report(Cause.GPUS_TAKEN, words))
+        clock.now += 20
+    clock.now += 60
+    voice.waiting(queued, report(Cause.GPUS_TAKEN, "7 taken."))
+    voice.waiting(queued, report(Cause.NODES_CORDONED, "One is cordoned."))
+    voice.waiting(waits(Phase.STARTING, "pod p"), report(Cause.IMAGE_PULLING, "Pulling."))
+
+    assert log.lines == [
+        "queued (gpus_taken): 8 taken. Wait.",
+        "queued (gpus_taken): 7 taken. Wait.",
+        "queued (nodes_cordoned): One is cordoned. Wait.",
+        "starting (image_pulling): Pulling. Wait.",
+    ]
+
+
+def test_a_cause_that_comes_again_after_the_training_ran_is_said_again(clock: Clock) -> None:
+    log = Log()
+    voice = Voice(log)
+    for wait, why in (
+        (waits(Phase.QUEUED, "q"), report(Cause.GPUS_TAKEN, "Taken.")),
+        (waits(Phase.RUNNING, "pod p"), None),
+        (waits(Phase.QUEUED, "q"), report(Cause.GPUS_TAKEN, "Taken.")),
+    ):
+        voice.waiting(wait, why)
+
+    assert log.lines == ["queued (gpus_taken): Taken. Wait.", "running: pod p", "queued (gpus_taken): Taken. Wait."]
 
 
 def test_trouble_is_said_when_it_begins_and_when_it_is_over(clock: Clock) -> None:
