@@ -129,6 +129,30 @@ def hold_a_gpu(sandbox: Sandbox, namespace: str) -> None:
 
 
 @contextmanager
+def role_without(sandbox: Sandbox, namespace: str, resource: str, *verbs: str) -> Iterator[None]:
+    """Take verbs on a kind of object from the operator's Role, all of them where none is named."""
+    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/gpu-training-operator"
+    rules = sandbox.api.request("GET", path)["rules"]
+    fewer = [
+        {**rule, "verbs": [verb for verb in rule["verbs"] if verbs and verb not in verbs]}
+        if rule["resources"] == [resource]
+        else rule
+        for rule in rules
+    ]
+    assert fewer != rules
+
+    def put(given: list[dict[str, Any]]) -> None:
+        change = {"rules": [rule for rule in given if rule["verbs"]]}
+        sandbox.api.request("PATCH", path, change, content_type="application/merge-patch+json")
+
+    put(fewer)
+    try:
+        yield
+    finally:
+        put(rules)
+
+
+@contextmanager
 def tainted(sandbox: Sandbox, taint: dict[str, str]) -> Iterator[None]:
     path = f"/api/v1/nodes/{NODE}"
     before = sandbox.api.request("GET", path)["spec"].get("taints") or []

@@ -20,6 +20,7 @@ from tests.cluster.doctors import (
     hold_a_gpu,
     pods_on_the_nodes_network,
     pods_warned_of,
+    role_without,
     tainted,
 )
 from tests.cluster.trainings import jobs_of, pods_of
@@ -71,6 +72,7 @@ def test_a_sound_cluster_has_nothing_broken_and_nothing_is_created(
 
     assert (report.named("broken"), report.exit_code) == ([], Exit.DONE)
     assert report.document["sound"] is True
+    assert report.named("warning") == ([] if rights == "all" else ["rights/pods/everywhere"])
     assert report.check("dry-run")["said"] == "the API server accepts the Job and a pod of it"
     assert "version 2013-w01" in report.check("data/shell")["said"]
     assert jobs_of(sandbox, namespace) == []
@@ -100,13 +102,8 @@ def test_each_check_is_a_line_with_its_remedy_below_what_it_is_about(doctor: Doc
 def test_a_verb_that_the_role_lacks_is_named_with_its_use(
     sandbox: Sandbox, namespace: str, doctor: Doctor, verb: str
 ) -> None:
-    path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles/gpu-training-operator"
-    role = sandbox.api.request("GET", path)
-    next(rule for rule in role["rules"] if rule["resources"] == ["jobs"])["verbs"].remove(verb)
-    sandbox.api.request("PUT", path, role)
-
-    report = doctor.run()
-
+    with role_without(sandbox, namespace, "jobs", verb):
+        report = doctor.run()
     broken(report, "rights/jobs", f"may not {verb} jobs ({verb}: ", f"allow {verb} on jobs (API group batch)")
 
 
@@ -202,7 +199,19 @@ def test_a_quota_that_others_use_up_is_told(sandbox: Sandbox, namespace: str, do
     report = admin.run()
     broken(report, "quota", "asked for 1, used 1 of 1", "wait until others")
     assert "exceeded quota: sandbox-fault" in report.check("dry-run")["said"]
-    broken(doctor.run(), "quota", "requests.nvidia.com/gpu", "Wait until others")
+    broken(doctor.run(), "quota", "requests.nvidia.com/gpu", "wait until others")
+
+
+def test_what_may_not_be_read_is_a_warning_and_the_dry_run_stands_in_for_it(
+    sandbox: Sandbox, namespace: str, doctor: Doctor
+) -> None:
+    with role_without(sandbox, namespace, "resourcequotas"):
+        report = doctor.run()
+        assert report.exit_code == Exit.DONE
+        assert "nobody is told what is left of a quota" in report.check("rights/resourcequotas")["said"]
+        assert "accepts one more training; how much is left may not be read" in report.check("quota")["said"]
+        fill_quota(sandbox, namespace)
+        broken(doctor.run(), "quota", "Quota sandbox-fault allows less than is asked for", "Ask for no more than 0")
 
 
 def test_a_quota_says_what_is_left(sandbox: Sandbox, namespace: str, admin: Doctor) -> None:
