@@ -22,11 +22,18 @@ REFUSALS: Final = (
         "Wait; if it stays so, whoever runs {webhook} has to look at what it asks.",
     ),
     says(
-        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request(?:: (?P<words>.{1,400}))?',
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: (?P<words>.{1,400})',
         Cause.ADMISSION_DENIED,
         Cure.NEVER,
         "Admission webhook {webhook} denies the pod: {words}",
         "Change the training or its template to what {webhook} demands, or ask whoever runs it.",
+    ),
+    says(
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request',
+        Cause.ADMISSION_DENIED,
+        Cure.NEVER,
+        "Admission webhook {webhook} denies the pod, and does not say why.",
+        "Ask whoever runs {webhook}.",
     ),
     says(
         r"ValidatingAdmissionPolicy '(?P<policy>[^']{1,253})'(?: with binding '(?P<binding>[^']{1,253})')?"

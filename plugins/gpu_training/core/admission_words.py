@@ -15,7 +15,7 @@ from typing import Final
 from gpu_training.core.admission_sayings import REFUSALS
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.quantity import parse_quantity
-from gpu_training.core.sayings import LONGEST, hear, plain
+from gpu_training.core.sayings import LONGEST, hear, plain, sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Refusal:
 
 
 _MOST_RESOURCES: Final = 32
-_CREATING: Final = "Error creating: "
+_CREATING: Final = "Error creating:"
 _EXCEEDED: Final = re.compile(
     r"exceeded quota: (?P<quota>[^,\s]{1,253}), requested: (?P<asked>\S{1,2000}), used: (?P<used>\S{1,2000}),"
     r" limited: (?P<hard>\S{1,2000})"
@@ -59,7 +59,7 @@ def parse_refusal(message: str) -> Refusal | None:
         return Refusal(
             cause=Cause.POD_REFUSED,
             cure=Cure.WAITING,
-            summary=f"The API server makes no pod: {plain(text)}",
+            summary=sentence(f"The API server makes no pod: {plain(text)}"),
             remedy="Change what it names, or ask whoever runs the cluster.",
         )
     return Refusal(cause=heard.cause, cure=heard.cure, summary=heard.summary, remedy=heard.remedy)

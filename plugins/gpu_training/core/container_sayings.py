@@ -78,7 +78,7 @@ CONTAINER_SAYINGS: Final = (
         Cause.CONTAINER_NOT_CREATED,
         Cure.NEVER,
         "The image does not have the program that the training names: {words}",
-        "Correct `command` of the training, or the image.",
+        "Correct `entrypoint` of the training, or the image.",
     ),
     says(
         r"exec format error",

@@ -14,7 +14,7 @@ from typing import Final
 from gpu_training.core.container_sayings import CONTAINER_SAYINGS, SANDBOX_SAYINGS
 from gpu_training.core.image_sayings import IMAGE_SAYINGS
 from gpu_training.core.pending_cause import Cause, Cure
-from gpu_training.core.sayings import LONGEST, Saying, hear, plain
+from gpu_training.core.sayings import LONGEST, Saying, hear, plain, sentence
 from gpu_training.core.volume_sayings import CLAIM_SAYINGS, VOLUME_SAYINGS
 
 
@@ -41,7 +41,7 @@ _IMAGE: Final = _Matter(
     IMAGE_SAYINGS,
     Cause.IMAGE_PULL_FAILED,
     Cure.WAITING,
-    "Image {image} can not be pulled: {words}",
+    "{Image} can not be pulled: {words}",
     "Read the words; the kubelet tries again by itself.",
 )
 _CONTAINER: Final = _Matter(
@@ -110,13 +110,21 @@ _BACK_OFF: Final = re.compile(r"Back-off pulling image ")
 _SAYS_NOTHING: Final = re.compile(
     r"(?:Error: )?(?:ErrImagePull|ImagePullBackOff|ErrImageNeverPull|InvalidImageName)\.?"
 )
-# What kubelet and runtime put before the words that matter, each naming the image once more.
+# What kubelet and runtime put before the words that matter.
 _LEADS_TO: Final = re.compile(
-    r"(?:rpc error: code = \w{1,30} desc = |ErrImagePull: |failed to do request: |image pull failed for \S{1,400} because "
-    r"|reading manifest \S{1,200} in \S{1,300}: |initializing source \S{1,400}: "
-    r"|(?:Failed|failed|Back-off) (?:to )?(?:pull(?:ing)?|resolve) (?:and unpack )?(?:image|reference) \"[^\"]{1,400}\": )+"
+    r"(?:rpc error: code = \w{1,30} desc = |ErrImagePull: |failed to do request: |Failed to create pod sandbox: "
+    r"|image pull failed for \S{1,400} because |reading manifest \S{1,200} in \S{1,300}: "
+    r"|initializing source \S{1,400}: |(?:Failed|failed) to (?:pull|resolve) (?:and unpack )?(?:image|reference) "
+    r"\"[^\"]{1,400}\": |Back-off pulling image \"[^\"]{1,400}\": |failed to create (?:containerd|shim) task: "
+    r"|OCI runtime create failed: |runc create failed: |unable to start container process: "
+    r"|error during container init: |failed to generate container spec: |failed to apply OCI options: )+"
 )
-_IMAGE_NAMED: Final = re.compile(r"[Ii]mage (?:tag |reference |name )?\"(?P<image>[^\"]{1,400})\"")
+_NAMES_IMAGE: Final = re.compile(
+    r"(?:[Ii]mage|reference|image tag|image name) \"(?P<quoted>[^\"]{1,400})\""
+    r"|reading manifest (?P<version>\S{1,200}) in (?P<repository>\S{1,300}): "
+    r"|docker://(?P<source>\S{1,400}): |image pull failed for (?P<named>\S{1,400}) because "
+    r"|manifest for (?P<missing>\S{1,400}) not found"
+)
 _PULLING: Final = re.compile(r"Pulling image \"(?P<image>[^\"]{1,400})\"")
 
 
@@ -157,9 +165,10 @@ def _of_failed(text: str) -> KubeletWords | None:
 
 def _said(matter: _Matter, message: str) -> KubeletWords:
     text = message[:LONGEST]
-    named = _IMAGE_NAMED.search(text)
+    image = _image_in(text)
     context = {
-        "image": plain(named["image"]) if named else "of the training",
+        "image": image,
+        "Image": image[:1].upper() + image[1:],
         "words": plain(_LEADS_TO.sub("", text, count=1)),
     }
     heard = hear(matter.sayings, text, context)
@@ -168,6 +177,17 @@ def _said(matter: _Matter, message: str) -> KubeletWords:
     return KubeletWords(
         cause=matter.cause,
         cure=matter.cure,
-        summary=matter.summary.format_map(context),
+        summary=sentence(matter.summary.format_map(context)),
         remedy=matter.remedy.format_map(context),
     )
+
+
+def _image_in(text: str) -> str:
+    """Give the image that a message names, as a part of a sentence."""
+    found = _NAMES_IMAGE.search(text)
+    if found is None:
+        return "the training's image"
+    version, repository = found["version"], found["repository"]
+    if repository:
+        return plain(f"image {repository}{'@' if ':' in version else ':'}{version}")
+    return plain(f"image {found['quoted'] or found['source'] or found['named'] or found['missing']}")

@@ -119,7 +119,7 @@ REFUSALS: Final = (
     ),
     says(
         r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}),"
-        r" previously considered podsets requests \((?P<before>[^)]{1,40})\) \+ current podset request"
+        r" previously considered podsets requests \(0\) \+ current podset request"
         r" \((?P<asked>[^)]{1,40})\) > maximum capacity \((?P<most>[^)]{1,40})\)",
         Cause.QUEUE_TOO_SMALL,
         Cure.NEVER,
@@ -128,11 +128,28 @@ REFUSALS: Final = (
     ),
     says(
         r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}),"
+        r" previously considered podsets requests \((?P<before>[^)]{1,40})\) \+ current podset request"
+        r" \((?P<asked>[^)]{1,40})\) > maximum capacity \((?P<most>[^)]{1,40})\)",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} can never admit the training: {before} and {asked} {resource} asked by its pod sets, and flavor"
+        " {flavor} has at most {most}.",
+        "Ask for no more than {most} {resource} in all, or have the queue's quota or borrowing limit raised.",
+    ),
+    says(
+        r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}),"
         r" request > maximum capacity \((?P<asked>[^\s)]{1,40}) > (?P<most>[^\s)]{1,40})\)",
         Cause.QUEUE_TOO_SMALL,
         Cure.NEVER,
         "Queue {queue} can never admit the training: {asked} {resource} asked, and flavor {flavor} has at most {most}.",
         "Ask for no more than {most} {resource}, or have the queue's quota or borrowing limit raised.",
+    ),
+    says(
+        r"insufficient quota for (?P<resource>\S{1,317}) in flavor (?P<flavor>[^\s,]{1,253}) in ClusterQueue",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        "Queue {queue} can never admit the training: flavor {flavor} has less {resource} than is asked for.",
+        "Ask for less {resource}, or have the queue's quota or borrowing limit raised.",
     ),
     says(
         r"untolerated taint (?P<taint>.{1,200}?) in flavor (?P<flavor>[^\s,;]{1,253})",

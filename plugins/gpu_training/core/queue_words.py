@@ -12,7 +12,7 @@ from typing import Final
 
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.queue_sayings import DEACTIVATIONS, EVICTIONS, REFUSALS
-from gpu_training.core.sayings import LONGEST, Heard, hear, plain
+from gpu_training.core.sayings import LONGEST, Heard, hear, plain, sentence
 from gpu_training.core.surroundings import QueueCondition, Workload
 
 
@@ -33,7 +33,7 @@ class QueueWords:
 _Conditions = Mapping[str, QueueCondition]
 
 _SHORT: Final = re.compile(
-    r"insufficient unused quota for (?P<resource>[^\s,]{1,317}) in flavor (?P<flavor>[^\s,]{1,253}), "
+    r"insufficient unused quota (?:in cohort )?for (?P<resource>[^\s,]{1,317}) in flavor (?P<flavor>[^\s,]{1,253}), "
     r"(?P<more>[^\s,]{1,40}) more needed"
     r"|borrowing limit for (?P<borrowed>[^\s,]{1,317}) in flavor (?P<lender>[^\s,]{1,253}) exceeded"
 )
@@ -109,7 +109,7 @@ def _queued(workload: Workload, conditions: _Conditions) -> QueueWords | None:
             return _words(heard)
     preempting = _PREEMPTING.search(said)
     more = f" Others make way for it: {preempting['count']}." if preempting else ""
-    summary = f"The training waits in {context['where']}{context['short'] or ': ' + plain(said)}.{more}"
+    summary = sentence(f"The training waits in {context['where']}{context['short'] or ': ' + plain(said)}") + more
     return QueueWords(
         cause=Cause.QUEUED,
         cure=Cure.WAITING,

@@ -29,6 +29,11 @@ def plain(text: str, longest: int = LONGEST_QUOTE) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def sentence(text: str) -> str:
+    """Give a text with one full stop at its end."""
+    return text.rstrip(" .") + "."
+
+
 @dataclass(frozen=True, slots=True)
 class Saying:
     """One thing that is said.
@@ -75,10 +80,16 @@ def hear(sayings: Iterable[Saying], message: str, context: Mapping[str, str] | N
         return Heard(
             cause=saying.cause,
             cure=saying.cure,
-            summary=saying.summary.format_map(_Named(names)),
+            summary=_told(saying.summary, names),
             remedy=saying.remedy.format_map(_Named(names)),
         )
     return None
+
+
+def _told(template: str, names: Mapping[str, str]) -> str:
+    """Give a template with its names; one that is a sentence, and not a part of one, ends as a sentence does."""
+    text = template.format_map(_Named(names))
+    return sentence(text) if template.startswith("{") or template[:1].isupper() else text
 
 
 class _Named(dict[str, str]):
