@@ -52,6 +52,8 @@ def look_at_data(case: Case) -> Check:
     try:
         version = source_for(settings).resolve(settings.ref, run_after=time.time())
     except GpuTrainingError as error:
-        remedy = "correct `data` in the model's file or its connection; trainings end at their first task until then"
+        conn_id = settings.conn_id
+        where = f" or the connection {conn_id!r} (AIRFLOW_CONN_{conn_id.upper()} where this runs)" if conn_id else ""
+        remedy = f"correct `data` in the model's file{where}; trainings end at their first task until then"
         return check(State.BROKEN, str(error), remedy)
     return check(State.OK, f"{version.ref} is version {version.id} of {version.created_at}, at {version.uri}")
