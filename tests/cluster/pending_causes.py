@@ -53,16 +53,14 @@ def _image(name: str) -> dict[str, Any]:
 
 def _preempt(scene: Scene) -> Document:
     """Have a pod of higher priority take the GPU of a training that ran."""
-    job: Document = scene.get(f"/apis/batch/v1/namespaces/{MAIN}/jobs/will-give-way")
     scene.hold("more-urgent", pool="contended", priorityClassName="urgent")
-    return job
+    return scene.job("will-give-way")
 
 
 def _push_out(scene: Scene) -> Document:
     """Have a workload of higher priority take the quota of a training that ran."""
-    job: Document = scene.get(f"/apis/batch/v1/namespaces/{MAIN}/jobs/queue-will-give-way")
     scene.hold("queue-more-urgent", pool="queued", queue="fought-for", labels={PRIORITY_LABEL: "queue-urgent"})
-    return job
+    return scene.job("queue-will-give-way")
 
 
 def _deactivate(scene: Scene, job: Document) -> None:
@@ -85,14 +83,14 @@ def _storage(amount: str) -> dict[str, Any]:
 
 
 ON_NODES: Final = (
-    waiting("too few on any node", Cause.TOO_FEW_GPUS, Cure.NEVER, gpus=64, says=("64",)),
+    waiting("too few on any node", Cause.TOO_FEW_GPUS, Cure.NEVER, gpus=64, says=("64", "40")),
     waiting(
         "too few in its pool",
         Cause.TOO_FEW_GPUS,
         Cure.NEVER,
         pool="few",
         gpus=4,
-        says=("4", "2"),
+        says=("4 GPUs", "than 2"),
         nearest=("2 GPUs", "few-1"),
     ),
     waiting(
@@ -100,7 +98,7 @@ ON_NODES: Final = (
         Cause.GPUS_TAKEN,
         Cure.WAITING,
         pool="taken",
-        says=("1 GPU",),
+        says=("all 2",),
         holders=("bounded", "unbounded"),
     ),
     waiting(
@@ -109,7 +107,7 @@ ON_NODES: Final = (
         Cure.NEVER,
         pool="tainted",
         says=("dedicated=ingest:NoSchedule",),
-        nearest=("toleration",),
+        nearest=("tainted-1", "dedicated", "training.tolerations"),
     ),
     waiting("label not matched", Cause.LABEL_NOT_MATCHED, Cure.NEVER, pool="nowhere", says=("pool=nowhere",)),
     waiting(
@@ -119,17 +117,25 @@ ON_NODES: Final = (
         affinity=_affinity("zone", "mars"),
         says=("zone", "mars"),
     ),
-    waiting("cordoned", Cause.NODES_CORDONED, Cure.WAITING, pool="cordoned", says=("cordoned",)),
-    waiting("not ready", Cause.NODES_NOT_READY, Cure.TRANSIENT, pool="lost", says=("not ready",)),
-    waiting("under pressure", Cause.NODES_UNDER_PRESSURE, Cure.TRANSIENT, pool=PRESSED, says=("DiskPressure",)),
-    waiting("device plugin down", Cause.DEVICE_PLUGIN_DOWN, Cure.WAITING, pool="dropped", says=("device plugin",)),
+    waiting("cordoned", Cause.NODES_CORDONED, Cure.WAITING, pool="cordoned", says=("cordoned-1 is cordoned",)),
+    waiting("not ready", Cause.NODES_NOT_READY, Cure.TRANSIENT, pool="lost", says=("lost-1",)),
+    waiting("under pressure", Cause.NODES_UNDER_PRESSURE, Cure.TRANSIENT, pool=PRESSED, says=("pressed-1",)),
+    waiting(
+        "device plugin down",
+        Cause.DEVICE_PLUGIN_DOWN,
+        Cure.WAITING,
+        pool="dropped",
+        says=("dropped-1",),
+        remedy=("device plugin",),
+    ),
     waiting(
         "too little memory",
         Cause.TOO_LITTLE_CPU_OR_MEMORY,
         Cure.NEVER,
         pool="free",
         container=with_memory("32Gi"),
-        says=("memory",),
+        says=("32Gi", "8Gi"),
+        nearest=("8128Mi", "free-1"),
     ),
     waiting(
         "memory taken",
@@ -137,14 +143,23 @@ ON_NODES: Final = (
         Cure.WAITING,
         pool="crammed",
         container=with_memory("4Gi"),
-        says=("memory",),
+        says=("4Gi", "2Gi"),
+        nearest=("2Gi", "crammed-1"),
     ),
     waiting(
-        "gated", Cause.SCHEDULING_GATED, Cure.WAITING, pool="free", schedulingGates=[{"name": "example.com/budget"}]
+        "gated",
+        Cause.SCHEDULING_GATED,
+        Cure.WAITING,
+        pool="free",
+        schedulingGates=[{"name": "example.com/budget"}],
+        says=("example.com/budget",),
     ),
-    waiting("of no scheduler", Cause.SCHEDULER_SILENT, Cure.WAITING, pool="free", schedulerName="nobody"),
+    waiting(
+        "of no scheduler", Cause.SCHEDULER_SILENT, Cure.WAITING, pool="free", schedulerName="nobody", says=("nobody",)
+    ),
     Situation(
         name="preempted",
+        ran="will-give-way",
         make=_preempt,
         cause=Cause.PREEMPTED,
         cure=Cure.WAITING,
@@ -161,7 +176,7 @@ ON_NODES: Final = (
     waiting(
         "claim missing", Cause.VOLUME_CLAIM_MISSING, Cure.NEVER, pool="free", says=("no-claim",), **_claim("no-claim")
     ),
-    waiting("claim unbound", Cause.VOLUME_UNBOUND, Cure.WAITING, pool="free", **_claim("unbound")),
+    waiting("claim unbound", Cause.VOLUME_UNBOUND, Cure.WAITING, pool="free", says=("not bound",), **_claim("unbound")),
     waiting("volume elsewhere", Cause.VOLUME_ELSEWHERE, Cure.NEVER, pool="free", **_claim("far")),
     waiting(
         "volume in use",
@@ -181,10 +196,15 @@ REFUSED: Final = (
         Cure.WAITING,
         namespace=FULL,
         gpus=2,
-        says=("sandbox-fault", "2", "1"),
+        says=("sandbox-fault", "2 asked", "1 of 2 used"),
     ),
     waiting(
-        "quota too small", Cause.QUOTA_EXCEEDED, Cure.NEVER, namespace=FULL, gpus=3, says=("sandbox-fault", "3", "2")
+        "quota too small",
+        Cause.QUOTA_EXCEEDED,
+        Cure.NEVER,
+        namespace=FULL,
+        gpus=3,
+        says=("sandbox-fault", "3 asked", "1 of 2 used"),
     ),
     waiting("quota needs limits", Cause.QUOTA_NEEDS_RESOURCES, Cure.NEVER, namespace=UNLIMITED, says=("limits.cpu",)),
     waiting(
@@ -199,14 +219,14 @@ REFUSED: Final = (
     waiting(
         "denied by a policy",
         Cause.ADMISSION_DENIED,
-        Cure.WAITING,
+        Cure.NEVER,
         labels=dict([DENIED_BY_POLICY]),
         says=("teams.example.com", POLICY_WORDS),
     ),
     waiting(
         "denied by a webhook",
         Cause.ADMISSION_DENIED,
-        Cure.WAITING,
+        Cure.NEVER,
         labels=dict([DENIED_BY_WEBHOOK]),
         says=(WEBHOOK, DENIAL),
     ),
@@ -300,9 +320,22 @@ NOT_STARTED: Final = (
 """On a node, and not started."""
 
 IN_QUEUES: Final = (
-    waiting("queued", Cause.QUEUED, Cure.WAITING, pool="queued", queue="busy", says=("busy",)),
     waiting(
-        "queue too small", Cause.QUEUE_TOO_SMALL, Cure.NEVER, pool="queued", queue="small", gpus=2, says=("small",)
+        "queued",
+        Cause.QUEUED,
+        Cure.WAITING,
+        pool="queued",
+        queue="busy",
+        says=("queue busy", "position", "1 more nvidia.com/gpu"),
+    ),
+    waiting(
+        "queue too small",
+        Cause.QUEUE_TOO_SMALL,
+        Cure.NEVER,
+        pool="queued",
+        queue="small",
+        gpus=2,
+        says=("small", "2 nvidia.com/gpu asked", "at most 1"),
     ),
     waiting("queue missing", Cause.QUEUE_MISSING, Cure.NEVER, pool="queued", queue="nowhere", says=("nowhere",)),
     waiting(
@@ -315,7 +348,14 @@ IN_QUEUES: Final = (
         says=("ephemeral-storage",),
     ),
     waiting("put out of its queue", Cause.QUEUE_DEACTIVATED, Cure.NEVER, pool="queued", queue="busy", then=_deactivate),
-    Situation(name="pushed out of its queue", make=_push_out, cause=Cause.QUEUE_PREEMPTED, cure=Cure.WAITING),
+    Situation(
+        name="pushed out of its queue",
+        ran="queue-will-give-way",
+        make=_push_out,
+        cause=Cause.QUEUE_PREEMPTED,
+        cure=Cure.WAITING,
+        says=("fought-for", "position 1"),
+    ),
     waiting("suspended by hand", Cause.SUSPENDED, Cure.WAITING, pool="free", job={"suspend": True}),
 )
 """Its queue, or somebody, does not let it begin."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from gpu_training.core.pending import diagnose
 from tests.cluster.pending_scene import DEPLOYMENT
 
 from gpu_training.cluster.connection import ClusterAddress
 from gpu_training.cluster.watch import SharedWatch
 from gpu_training.core.events import JobReference
-from gpu_training.core.pending_cause import Cause
+from gpu_training.core.pending import diagnose
+from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pod_demand import demand_of
 from sandbox.api import Document
-from sandbox.waiting import wait_for
+from sandbox.waiting import DeadlineError, wait_for
 
 LOOK_S = 0.5
 """Longest pause between two diagnoses: some causes are told by a silence."""
@@ -80,20 +80,34 @@ class Eyes:
         self._do(self._begin(job, sight))
         return sight
 
-    def await_report(self, job: Document, cause: Cause, deadline_s: float) -> Report:
-        """Give the first report with a cause.
+    def await_report(
+        self,
+        job: Document,
+        cause: Cause,
+        cure: Cure,
+        deadline_s: float,
+        *,
+        lacks: Callable[[Report], list[str]] = lambda _: [],
+    ) -> Report:
+        """Give the first report with a cause and its cure that lacks nothing.
 
-        :raises sandbox.waiting.DeadlineError: there is none in time; the message has the last report.
+        :raises AssertionError: there is none in time, or that another cause can never be cured was told on the way.
         """
-        sight = self.sights[job["metadata"]["uid"]]
+        sight, name = self.sights[job["metadata"]["uid"]], job["metadata"]["name"]
 
         def told() -> Report | None:
-            return sight.report if sight.report is not None and sight.report.cause is cause else None
+            report = sight.report
+            fits = report is not None and (report.cause, report.cure) == (cause, cure) and not lacks(report)
+            return report if fits else None
 
         try:
-            return wait_for(told, deadline_s, f"cause {cause} of {job['metadata']['name']}")
-        except Exception as error:
-            raise AssertionError(f"{error}; told is {sight.report}") from error
+            report = wait_for(told, deadline_s, f"{cause}, {cure}")
+        except DeadlineError as error:
+            missing = lacks(sight.report) if sight.report else ["everything"]
+            raise AssertionError(f"{name}: {error}; told is {sight.report}, which lacks {missing}") from error
+        wrong = [each for _, each in sight.reports if each and each.cure is Cure.NEVER and each.cause is not cause]
+        assert wrong == [], f"{name}: ended for {wrong} before {report}"
+        return report
 
     def processor_s(self) -> float:
         """Give the processor time, in seconds, that the thread has used."""

@@ -96,6 +96,10 @@ class Scene:
         made: Document = self.sandbox.api.request("POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
         return made
 
+    def job(self, name: str, namespace: str = MAIN) -> Document:
+        found: Document = self.get(f"/apis/batch/v1/namespaces/{namespace}/jobs/{name}")
+        return found
+
     def delete(self, job: Document) -> None:
         """Delete a Job, and return once its pods are gone."""
         metadata = job["metadata"]

@@ -9,6 +9,7 @@ from typing import Any
 from tests.cluster.pending_scene import MAIN, Scene, training
 
 from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.pending_report import Report
 from sandbox.api import Document
 
 
@@ -17,6 +18,7 @@ class Situation:
     """A training that waits, and what has to be told of it.
 
     :param make: makes it wait, and gives its Job.
+    :param ran: name of its Job where that ran before, so that it is watched since; empty: it is made by `make`.
     :param says: parts of the summary.
     :param nearest: parts of the nearest change; none: whatever it is.
     :param holders: parts of who holds what it wants, in this order; none: whoever does.
@@ -32,6 +34,15 @@ class Situation:
     holders: tuple[str, ...] = ()
     remedy: tuple[str, ...] = ()
     namespace: str = MAIN
+    ran: str = ""
+
+    def lacks(self, report: Report) -> list[str]:
+        """Give what a report should tell and does not."""
+        told = {"says": report.summary, "nearest": report.nearest, "remedy": report.remedy}
+        missing = [f"{name}: {part}" for name in told for part in getattr(self, name) if part not in told[name]]
+        who = [holder.who for holder in report.holders] + [""] * len(self.holders)
+        missing += [f"holders: {part}" for part, holder in zip(self.holders, who, strict=False) if part not in holder]
+        return missing if report.remedy else [*missing, "a remedy"]
 
     def __str__(self) -> str:
         return self.name

@@ -13,7 +13,7 @@ from tests.cluster import pending_autoscalers, pending_setting
 from tests.cluster.admission_webhook import DenyingWebhook
 from tests.cluster.pending_autoscalers import AUTOSCALED, CLUSTER_AUTOSCALER, KARPENTER
 from tests.cluster.pending_causes import SITUATIONS
-from tests.cluster.pending_eyes import Eyes
+from tests.cluster.pending_eyes import Eyes, Sight
 from tests.cluster.pending_scene import Scene, training
 from tests.cluster.pending_situation import Situation
 
@@ -66,12 +66,14 @@ def measure(folder: Path) -> list[Latency]:
 
 
 def _told(scene: Scene, eyes: Eyes, situation: Situation) -> Latency:
-    return _timed(eyes, situation.name, situation.cause, partial(situation.make, scene))
+    sight = eyes.follow(scene.job(situation.ran)) if situation.ran else None
+    return _timed(eyes, situation.name, situation.cause, partial(situation.make, scene), sight)
 
 
-def _timed(eyes: Eyes, name: str, cause: Cause, make: Callable[[], Document]) -> Latency:
+def _timed(eyes: Eyes, name: str, cause: Cause, make: Callable[[], Document], sight: Sight | None = None) -> Latency:
     began = time.monotonic()
-    sight = eyes.follow(make())
+    job = make()
+    sight = sight or eyes.follow(job)
     try:
         at = wait_for(lambda: sight.told_at(cause), DEADLINE_S, name)
     except SandboxError:

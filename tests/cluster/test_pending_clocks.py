@@ -1,0 +1,256 @@
+"""What ends a training that waits, and what does not: its clocks, and causes that no waiting cures.
+
+Through operator and trigger, as task runner and triggerer run them, with the operator's own rights. The autoscaler's
+event is posted, as :mod:`tests.cluster.pending_autoscalers` says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.cluster import pending_autoscalers
+from tests.cluster.pending_scene import Scene, training
+from tests.cluster.trainings import SUCCEED, jobs_of, pods_of
+from tests.cluster.waits import DEADLINE_S, Wait, waits
+from tests.fake_mlflow import FakeMlflow
+
+from gpu_training.core.errors import TrainingFailed
+from gpu_training.core.verdict import Category
+from sandbox.cluster import Sandbox
+from sandbox.faults import access, nodes, pods
+from sandbox.nodes import NodeRequest
+from sandbox.waiting import wait_for
+
+pytestmark = pytest.mark.cluster
+
+SCARCE = {"node_selector": {"pool": "scarce"}}
+"""A node with one GPU."""
+ROOMY = {"node_selector": {"pool": "roomy"}}
+LATE = {"node_selector": {"pool": "late"}}
+"""No node, at first."""
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    requests = [
+        NodeRequest(name="scarce-1", gpus=1, labels={"pool": "scarce"}),
+        NodeRequest(name="roomy-1", gpus=8, labels={"pool": "roomy"}),
+    ]
+    sandbox = Sandbox.up(tmp_path_factory.mktemp("clocks"), nodes=requests, owner_pid=os.getpid())
+    yield sandbox
+    sandbox.down()
+
+
+@pytest.fixture
+def begin(sandbox: Sandbox, namespace: str, connected: FakeMlflow) -> Iterator[Callable[..., Wait]]:
+    """Give a function that begins a training, which succeeds once it runs."""
+    with waits(sandbox, namespace, SUCCEED) as begin:
+        yield begin
+
+
+@pytest.fixture
+def held(sandbox: Sandbox, namespace: str) -> str:
+    """Have the scarce GPU held by another training, `holder`, whose end is an hour away."""
+    body = training("holder", pool="scarce", job={"activeDeadlineSeconds": 3600})
+    Scene(sandbox).create(body, namespace)
+    Scene(sandbox).wait_for_pod("holder", phase="Running", namespace=namespace)
+    return "holder"
+
+
+def failed(wait: Wait) -> TrainingFailed:
+    """Give what the task raises."""
+    with pytest.raises(TrainingFailed) as caught:
+        wait.conclude()
+    return caught.value
+
+
+def await_gone(sandbox: Sandbox, wait: Wait) -> None:
+    wait_for(lambda: not sandbox.api.exists(wait.path), DEADLINE_S, f"the end of {wait.path}")
+
+
+def let_pass(seconds: float) -> None:
+    """Have a clock run that is not to count."""
+    end = time.monotonic() + seconds
+    wait_for(lambda: time.monotonic() > end, seconds + 1, "time to pass")
+
+
+@pytest.mark.case("C035")
+@pytest.mark.case("C046")
+def test_a_training_without_a_gpu_says_why_once_and_is_given_up_by_its_queue_clock(
+    sandbox: Sandbox, begin: Callable[..., Wait], held: str
+) -> None:
+    wait = begin(**SCARCE, clocks={"queue_seconds": 8}, backoff_limit=0)
+    line = wait.await_line("GPU")
+    assert held in line
+    error = failed(wait)
+    assert error.verdict.category is Category.QUEUE_TIMEOUT
+    assert held in str(error)
+    assert wait.log(line) == [line]
+    await_gone(sandbox, wait)
+
+
+@pytest.mark.case("C046")
+def test_a_pod_that_no_scheduler_looks_at_is_given_up_by_the_queue_clock(
+    sandbox: Sandbox, begin: Callable[..., Wait]
+) -> None:
+    nobody = {"spec": {"template": {"spec": {"containers": [], "schedulerName": "nobody"}}}}
+    wait = begin(**ROOMY, clocks={"queue_seconds": 6}, backoff_limit=0, task={"full_job_spec": nobody})
+    wait.await_line("scheduler")
+    assert failed(wait).verdict.category is Category.QUEUE_TIMEOUT
+    await_gone(sandbox, wait)
+
+
+@pytest.mark.case("C036")
+@pytest.mark.usefixtures("held")
+def test_a_gpu_is_waited_for_and_what_no_waiting_cures_ends_at_once(
+    sandbox: Sandbox, begin: Callable[..., Wait]
+) -> None:
+    patient = begin(**SCARCE)
+    hopeless = {
+        "no-such-image": begin(**ROOMY, image="no-such-image:1"),
+        "no-such-secret": begin(**ROOMY, secret_environment={"KEY": {"secret": "no-such-secret", "key": "key"}}),
+        "disk=fast": begin(node_selector={"disk": "fast"}),
+    }
+    for word, wait in hopeless.items():
+        error = failed(wait)
+        assert error.verdict.category is Category.CAN_NOT_START
+        assert word in str(error)
+        await_gone(sandbox, wait)
+    assert patient.payloads == []
+    assert sandbox.api.exists(patient.path)
+
+
+@pytest.mark.case("C037")
+def test_the_autoscalers_time_does_not_count_as_the_images(sandbox: Sandbox, begin: Callable[..., Wait]) -> None:
+    scene = Scene(sandbox)
+    pending_autoscalers.add_cluster_autoscaler(scene)
+    wait = begin(**LATE, clocks={"queue_seconds": 60, "startup_seconds": 8})
+    namespace = wait.trigger.job["namespace"]
+    pod = scene.wait_for_pod(wait.trigger.job["name"], phase="Pending", namespace=namespace)
+    words = "pod triggered scale-up: [{late-pool 0->1 (max: 3)}]"
+    scene.tell(pod, source="cluster-autoscaler", reason="TriggeredScaleUp", message=words)
+    wait.await_line("late-pool")
+    let_pass(9)
+    taint = "example.com/not-yet=true:NoSchedule"
+    sandbox.add_node(NodeRequest(name="late-1", labels={"pool": "late"}, taints=(taint,)))
+    pods.slow_image(sandbox, "late-1", "sandbox-shell", delay_s=4)
+    scene.patch("/api/v1/nodes/late-1", {"spec": {"taints": []}})
+    assert wait.conclude()["node_names"] == ["late-1"]
+    sandbox.remove_node("late-1")
+    pending_autoscalers.remove_cluster_autoscaler(scene)
+
+
+INVALID = {"name": "sidecar", "image": "Bad_Image:::x", "resources": {"limits": {"memory": "16Mi"}}}
+IMAGES = [
+    ({"image": "no-such-image:1"}, {}, "no-such-image:1"),
+    ({}, {"full_job_spec": {"spec": {"template": {"spec": {"containers": [INVALID]}}}}}, "Bad_Image:::x"),
+]
+
+
+@pytest.mark.case("C038")
+@pytest.mark.parametrize(("change", "task", "word"), IMAGES, ids=["absent", "invalid"])
+def test_an_image_that_can_not_be_fails_at_once(
+    sandbox: Sandbox, begin: Callable[..., Wait], change: dict[str, Any], task: dict[str, Any], word: str
+) -> None:
+    wait = begin(**ROOMY, **change, task=task)
+    error = failed(wait)
+    assert error.verdict.category is Category.CAN_NOT_START
+    assert word in str(error)
+    await_gone(sandbox, wait)
+
+
+@pytest.mark.case("C039")
+def test_an_image_that_the_registry_holds_back_is_waited_for(sandbox: Sandbox, begin: Callable[..., Wait]) -> None:
+    words = "toomanyrequests: You have reached your pull rate limit"
+    pods.refuse_image(sandbox, "roomy-1", "sandbox-shell", message=words)
+    try:
+        wait = begin(**ROOMY)
+        wait.await_line("sandbox-shell")
+        let_pass(3)
+        assert wait.payloads == []
+    finally:
+        pods.admit_image(sandbox, "roomy-1", "sandbox-shell")
+    assert wait.conclude()["attempts"] == 1
+
+
+@pytest.mark.case("C039")
+def test_an_image_that_never_comes_is_given_up_by_the_startup_clock(
+    sandbox: Sandbox, begin: Callable[..., Wait]
+) -> None:
+    pods.slow_image(sandbox, "roomy-1", "sandbox-shell", delay_s=600)
+    try:
+        wait = begin(**ROOMY, clocks={"startup_seconds": 5})
+        assert failed(wait).verdict.category is Category.STARTUP_TIMEOUT
+        await_gone(sandbox, wait)
+    finally:
+        pods.admit_image(sandbox, "roomy-1", "sandbox-shell")
+
+
+@pytest.mark.case("C040")
+def test_a_gpu_that_comes_after_the_time_out_is_not_used(
+    sandbox: Sandbox, namespace: str, begin: Callable[..., Wait]
+) -> None:
+    nodes.drop_gpus(sandbox, "scarce-1")
+    try:
+        wait = begin(**SCARCE, clocks={"queue_seconds": 5})
+        assert failed(wait).verdict.category is Category.QUEUE_TIMEOUT
+    finally:
+        nodes.restore_gpus(sandbox, "scarce-1")
+    await_gone(sandbox, wait)
+    assert (jobs_of(sandbox, namespace), pods_of(sandbox, namespace)) == ([], [])
+
+
+@pytest.mark.case("C041")
+def test_a_full_quota_is_a_queue_and_is_named(sandbox: Sandbox, namespace: str, begin: Callable[..., Wait]) -> None:
+    Scene(sandbox).hold("holder", pool="roomy", namespace=namespace)
+    access.fill_quota(sandbox, namespace, gpus=1)
+    wait = begin(**ROOMY)
+    line = wait.await_line("sandbox-fault")
+    assert "1 of 1 used" in line
+    assert pods_of_job(sandbox, wait) == []
+    access.fill_quota(sandbox, namespace, gpus=2)
+    assert wait.conclude()["attempts"] == 1
+    access.free_quota(sandbox, namespace)
+
+
+def pods_of_job(sandbox: Sandbox, wait: Wait) -> list[dict[str, Any]]:
+    return Scene(sandbox).pods_of(wait.trigger.job["name"], wait.trigger.job["namespace"])
+
+
+@pytest.mark.case("C041")
+def test_a_quota_that_can_never_be_enough_ends_at_once(
+    sandbox: Sandbox, namespace: str, begin: Callable[..., Wait]
+) -> None:
+    access.fill_quota(sandbox, namespace, gpus=0)
+    wait = begin(**ROOMY)
+    error = failed(wait)
+    assert error.verdict.category is Category.CAN_NOT_START
+    assert "sandbox-fault" in str(error)
+    await_gone(sandbox, wait)
+    access.free_quota(sandbox, namespace)
+
+
+SUSPENDED = {"full_job_spec": {"spec": {"suspend": True}}}
+
+
+@pytest.mark.case("C044")
+def test_a_suspended_job_is_queued_without_a_limit(sandbox: Sandbox, begin: Callable[..., Wait]) -> None:
+    wait = begin(**ROOMY, clocks={"queue_seconds": 0, "startup_seconds": 4}, deadline_seconds=10, task=SUSPENDED)
+    wait.await_line("suspended")
+    let_pass(12)
+    assert wait.payloads == []
+    Scene(sandbox).patch(wait.path, {"spec": {"suspend": False}})
+    assert wait.conclude()["attempts"] == 1
+
+
+@pytest.mark.case("C044")
+def test_a_suspended_job_is_given_up_by_the_queue_clock_that_is_set(
+    sandbox: Sandbox, begin: Callable[..., Wait]
+) -> None:
+    wait = begin(**ROOMY, clocks={"queue_seconds": 4}, task=SUSPENDED)
+    assert failed(wait).verdict.category is Category.QUEUE_TIMEOUT
+    await_gone(sandbox, wait)
