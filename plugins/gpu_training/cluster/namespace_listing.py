@@ -45,7 +45,7 @@ async def _unless_forbidden(
     try:
         return await _listed(cluster, path, selector, what, namespace)
     except ClusterRejected as error:
-        hidden.append(f"{what}: {error}")
+        hidden.append(str(error))
         return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import shutil
 import sys
 from contextlib import redirect_stdout
@@ -71,18 +72,25 @@ async def _look(options: argparse.Namespace) -> Overview:
 
 
 def _show(options: argparse.Namespace, overview: Overview) -> None:
+    try:
+        for line in _lines(options, overview):
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it has seen enough, as `head` does. Python writes what is left once more when it exits:
+        # https://docs.python.org/3/library/signal.html#note-on-sigpipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _lines(options: argparse.Namespace, overview: Overview) -> list[str]:
     from gpu_training.core.status_document import to_document
     from gpu_training.core.status_text import overview_lines
 
     if options.json:
-        print(json.dumps(to_document(overview, namespace=options.namespace), allow_nan=False))
-        return
-    if not overview.trainings:
-        print(_nothing(options, overview))
+        return [json.dumps(to_document(overview, namespace=options.namespace), allow_nan=False)]
     # What is not read at a terminal is searched, and lines that are cut are not found.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for line in overview_lines(overview, width=width):
-        print(line)
+    return [*([] if overview.trainings else [_nothing(options, overview)]), *overview_lines(overview, width=width)]
 
 
 def _nothing(options: argparse.Namespace, overview: Overview) -> str:

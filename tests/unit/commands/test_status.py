@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,12 +155,62 @@ def test_what_the_account_may_not_read_is_said_and_the_rest_is_shown(
     assert phases == {"m-1": "unknown" if what == "pods" else "running", "n-1": "failed"}
 
 
+WAITING_POD = {
+    "metadata": {
+        "name": "w-1-pod",
+        "creationTimestamp": CREATED,
+        "labels": {**labels("waits"), "batch.kubernetes.io/controller-uid": "u3"},
+        "ownerReferences": [{"uid": "u3", "controller": True}],
+    },
+    "spec": {"containers": [{"name": "training", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    "status": {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes "
+                "are available: 2 No preemption victims found for incoming pod.",
+                "lastTransitionTime": CREATED,
+            }
+        ],
+    },
+}
+
+
+def test_what_waits_is_explained_by_the_schedulers_words_where_nothing_around_it_may_be_seen(
+    api: ObjectApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"name": "w-1", "namespace": "gpu-training", "uid": "u3", "labels": labels("waits")}
+    api.put(f"{JOBS}/w-1", {"metadata": metadata, "spec": {}, "status": {"active": 1}})
+    api.put(f"{PODS}/w-1-pod", WAITING_POD)
+    for what in ("/nodes", "/api/v1/pods", "/events", "/resourcequotas", "/limitranges", "/apis/kueue", "/kube-system"):
+        api.refusals["GET", what] = (403, "forbidden")
+    assert main(["status", "--json"]) == Exit.DONE
+    waits = json.loads(capsys.readouterr().out)["trainings"][0]
+    assert (waits["job"], waits["cause"], waits["nodes"][0]["count"]) == ("w-1", "gpus_taken", 2)
+    assert {reason.partition(":")[0] for reason in waits["hidden"]} >= {"nodes", "events", "resource quotas"}
+
+
 def test_a_cluster_that_refuses_is_one_line_and_exit_code_2(api: ObjectApi, capsys: pytest.CaptureFixture[str]) -> None:
     api.refusals["GET", "/jobs"] = (403, 'User "me" cannot list resource "jobs"')
     assert main(["status"]) == Exit.REFUSED
     complaint = capsys.readouterr().err
     assert 'HTTP 403: User "me" cannot list resource "jobs"; the Role of' in complaint
     assert complaint.count("\n") == 1
+
+
+def test_whoever_has_read_enough_is_told_no_more(api: ObjectApi) -> None:
+    """As `gpu-training status | head` does, whose pipe is closed before all is written."""
+    command = [sys.executable, "-m", "gpu_training.cli", "status"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        complaint = process.stderr.read()
+    assert process.returncode == Exit.DONE
+    assert b"BrokenPipeError" not in complaint
 
 
 def test_a_cluster_that_is_away_is_one_line_and_exit_code_2(api: ObjectApi, capsys: pytest.CaptureFixture[str]) -> None:
