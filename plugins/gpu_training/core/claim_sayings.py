@@ -94,6 +94,13 @@ CLAIM_FILTER_SAYINGS: Final = (
         "wait until other pods have ended",
     ),
     says(
+        r"(?:pv|PersistentVolume) \"(?P<volume>[^\"]{1,253})\" node affinity doesn't match node",
+        Cause.VOLUME_ELSEWHERE,
+        Cure.WAITING,
+        "volume {volume} is not where the node is that was chosen",
+        "let the training run in the volume's zone, or copy the data to a volume in the zone of the GPU nodes",
+    ),
+    says(
         r"running \"VolumeBinding\" filter plugin|running PreFilter plugin \"VolumeBinding\""
         r"|binding volumes: |running PreBind plugin \"VolumeBinding\"",
         Cause.VOLUME_UNBOUND,
