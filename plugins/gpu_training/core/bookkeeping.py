@@ -16,7 +16,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.ledger import Ending, LedgerJob
 from gpu_training.core.memory_growth import is_largest
 from gpu_training.core.observation import Observation
-from gpu_training.core.queue_time import merged, waits
+from gpu_training.core.queue_time import waited
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LEAST_GAP_S: Final = 2.0
@@ -63,7 +63,7 @@ def book(
         attempts=tuple(sorted([*lost, *attempts], key=_age)),
         seen_until=max(job.seen_until, now),
         unseen_gpu_seconds=round(job.unseen_gpu_seconds + gap * job.gpus, 3),
-        waited=merged([*job.waited, *waits(observation, now)]),
+        waited=waited(job.waited, observation, [*lost, *attempts], now),
     )
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from gpu_training.core.attempts import Attempt
 from gpu_training.core.clocks import Clock, Clocks
 from gpu_training.core.observation import Observation
 from gpu_training.core.phase import Phase
 from gpu_training.core.pods import ContainerState, PodObservation
 from gpu_training.core.queue_time import waits_since
+
+# The next pod may be kept from coming after an attempt, too.
+_MAY_WAIT: Final = frozenset({Phase.PENDING, Phase.SUSPENDED, Phase.QUEUED, Phase.RETRYING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +37,25 @@ class Reading:
 
 
 def read_clocks(
-    observation: Observation, phase: Phase, clocks: Clocks, now: float, *, progress_at: float | None = None
+    observation: Observation,
+    phase: Phase,
+    clocks: Clocks,
+    now: float,
+    *,
+    progress_at: float | None = None,
+    attempts: Sequence[Attempt] = (),
 ) -> tuple[Reading, ...]:
     """Give the clocks that run now. Of several pods it is the one that has waited, or run, the longest.
 
     :param phase: what the training is doing, as :func:`gpu_training.core.decide.decide` says.
     :param now: seconds since 1970.
     :param progress_at: when the last progress was reported; None when none was.
+    :param attempts: that the ledger knows: pods that are gone are not in the observation of a new watcher.
     """
     live = [pod for pod in observation.pods if not pod.ended and not pod.gone]
     running = _first(_running_since(pod) for pod in live)
     since: dict[Clock, float | None] = {
-        Clock.QUEUE: waits_since(observation, now) if phase in (Phase.PENDING, Phase.SUSPENDED, Phase.QUEUED) else None,
+        Clock.QUEUE: waits_since(observation, now, attempts) if phase in _MAY_WAIT else None,
         Clock.STARTUP: _first(
             pod.scheduled_at for pod in live if pod.node and not pod.deleting and not _has_begun(pod)
         ),

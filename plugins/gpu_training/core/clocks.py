@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeGuard
 
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.fields import Fields
@@ -111,15 +111,19 @@ def clocks_annotation(clocks: Clocks, work_seconds: int) -> str:
 def work_seconds_of(annotation: str) -> int | None:
     """Give what a Job may take outside of the queue, in seconds, by what it bears; None when that can not be told."""
     value = _read(annotation).get(_WORK)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if _is_limit(value) else None
 
 
 def clocks_of(annotation: str) -> Clocks:
     """Give the clocks that a Job bears; the default ones where it bears none, or somebody wrote something else."""
     body = _read(annotation)
     known = {name: body[name] for name in Clocks.__dataclass_fields__ if name in body}
-    limits = {name: value for name, value in known.items() if value is None or type(value) is int}
+    limits = {name: value for name, value in known.items() if value is None or _is_limit(value)}
     return Clocks(**limits) if limits.keys() == known.keys() else Clocks()
+
+
+def _is_limit(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value <= MAXIMUM_CLOCK_S
 
 
 def _read(annotation: str) -> dict[str, object]:

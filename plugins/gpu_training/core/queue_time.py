@@ -1,7 +1,7 @@
 """When a Job's pods waited for a node: from the times that Kubernetes wrote down, whoever watched or did not.
 
 Waiting is: suspended; no pod yet, or not the next one though its back-off is over; a pod without a node. The pauses of
-the Job's own back-off are not: they follow a failure.
+the Job's own back-off are not: they follow a failure. Nor is time in which an attempt is known to have been on a node.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from gpu_training.core.attempts import Attempt
 from gpu_training.core.observation import JobObservation, Observation
 from gpu_training.core.pods import PodObservation
 from gpu_training.core.retry_delay import next_pod_at
@@ -17,45 +18,65 @@ Interval = tuple[float, float]
 
 _LATE_S: Final = 5.0
 """A pod that comes so much later than the Job's back-off says was kept from coming."""
+_CLOCKS_DIFFER_S: Final = 5.0
+"""The controller's clock dates a Job's start, the API server's a pod's creation."""
 
 
-def waits_since(observation: Observation, now: float) -> float | None:
+def waits_since(observation: Observation, now: float, attempts: Sequence[Attempt] = ()) -> float | None:
     """Give since when the training waits that waits now; None when it does not, or that is not known.
 
     :param now: seconds since 1970.
+    :param attempts: that somebody saw: whoever began to watch later does not see the pods that are gone.
     """
+    job = observation.job
+    if observation.gone or (job is not None and job.ended):
+        return None
     live = [pod for pod in observation.pods if not pod.ended and not pod.gone]
     if live:
         return min((p.created_at for p in live if not p.node and p.created_at is not None), default=None)
-    job = observation.job
     if job is None:
         return None
     if job.suspended or job.condition("Suspended") is not None:
+        if job.suspended_at is None and job.started_at is not None:
+            return None  # it is told to, and has not yet: it waits from then on
         return job.suspended_at if job.suspended_at is not None else job.created_at
-    due = _due(job, observation.pods)
+    if not observation.pods and not attempts and (job.failed or job.succeeded):
+        return None  # since its last pod, which nobody has seen
+    due = _due(job, observation.pods, attempts)
     return due if due is not None and due <= now else None
 
 
-def waits(observation: Observation, now: float) -> tuple[Interval, ...]:
+def waited(
+    before: Sequence[Interval], observation: Observation, attempts: Sequence[Attempt], now: float
+) -> tuple[Interval, ...]:
     """Give from when to when the Job waited, as far as what is seen of it tells; the last one may go on.
 
+    :param before: what was known already; it stays, but where an attempt turns out to have been on a node.
+    :param attempts: all that are known, those of the observation's pods among them.
     :param now: seconds since 1970.
     """
+    return _without([*before, *_waits(observation, attempts, now)], _on_nodes(attempts))
+
+
+def _waits(observation: Observation, attempts: Sequence[Attempt], now: float) -> list[Interval]:
     job, found = observation.job, []
     if job is None:
-        return ()
+        return []
     end = job.final.changed_at if job.final is not None and job.final.changed_at is not None else now
     if job.created_at is not None and job.started_at is not None and job.suspended_at is None:
-        found.append((job.created_at, job.started_at))
+        # One that was suspended and goes on has a new startTime.
+        earlier = [stop for _, stop in _on_nodes(attempts) if stop <= job.started_at]
+        found.append((max([job.created_at, *earlier]), job.started_at))
     if job.parallelism in (None, 1):
         found += [_wait_of(pod, end) for pod in observation.pods if pod.created_at is not None]
-        found += _without_pod(job, observation.pods)
+        found += _without_pod(job, observation.pods, attempts)
     else:
-        found += _wait_of_gang(job, observation.pods, end)
-    open_since = waits_since(observation, now)
-    if open_since is not None and not observation.gone and job.final is None:
+        found += _wait_of_gang(job, observation.pods, attempts, end)
+    open_since = waits_since(observation, now, attempts)
+    if open_since is not None:
         found.append((open_since, now))
-    return merged(found)
+    first = job.created_at if job.created_at is not None else float("-inf")
+    return [(max(begin, first), min(stop, end)) for begin, stop in found]
 
 
 def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -74,39 +95,80 @@ def seconds_within(intervals: Sequence[Interval], begin: float, end: float) -> f
     return sum(max(0.0, min(stop, end) - max(start, begin)) for start, stop in intervals)
 
 
+def _without(intervals: Iterable[Interval], taken: Sequence[Interval]) -> tuple[Interval, ...]:
+    """Give the time of the intervals that does not lie in those others, which do not meet."""
+    left = []
+    for begin, end in merged(intervals):
+        for start, stop in taken:
+            if start < end and stop > begin:
+                left.append((begin, start))
+                begin = stop
+        left.append((begin, end))
+    return merged(left)
+
+
+def _on_nodes(attempts: Iterable[Attempt]) -> tuple[Interval, ...]:
+    held = [(each.started_at, each.ended_at) for each in attempts]
+    return merged((start, float("inf") if end is None else end) for start, end in held if start is not None)
+
+
 def _wait_of(pod: PodObservation, end: float) -> Interval:
     begin = pod.created_at or 0.0
     if pod.scheduled_at is not None:
         return begin, pod.scheduled_at
-    # One that is gone and had no node when it was seen last may have got one unseen.
-    return begin, begin if pod.gone or pod.node else end
+    # One that is gone and had no node when it was seen last may have got one unseen; when one ended that had none, it
+    # does not say.
+    return begin, begin if pod.gone or pod.ended or pod.node else end
 
 
-def _wait_of_gang(job: JobObservation, pods: Sequence[PodObservation], end: float) -> list[Interval]:
+def _wait_of_gang(
+    job: JobObservation, pods: Sequence[PodObservation], attempts: Sequence[Attempt], end: float
+) -> list[Interval]:
     """A gang waits until its first pod has a node: from then on it holds GPUs."""
     created = [pod.created_at for pod in pods if pod.created_at is not None]
-    begun = [pod.scheduled_at for pod in pods if pod.scheduled_at is not None]
     begin = job.started_at if job.started_at is not None else min(created, default=end)
-    return [(begin, min(begun, default=begin if any(pod.gone for pod in pods) else end))]
+    got = [each.started_at for each in attempts if each.started_at is not None]
+    first = min((start for start in got if start >= begin - _CLOCKS_DIFFER_S), default=None)
+    if first is not None:
+        return [(begin, first)]
+    return [(begin, begin if any(pod.gone for pod in pods) else end)]
 
 
-def _without_pod(job: JobObservation, pods: Sequence[PodObservation]) -> list[Interval]:
+def _without_pod(job: JobObservation, pods: Sequence[PodObservation], attempts: Sequence[Attempt]) -> list[Interval]:
     """Give when the next pod was due and did not come, for each that came."""
-    return [
-        (due, pod.created_at)
-        for n, pod in enumerate(pods)
-        if pod.created_at is not None and (due := _due(job, pods[:n])) is not None
-    ]
+    here, found = {pod.uid for pod in pods}, []
+    for n, pod in enumerate(pods):
+        if pod.created_at is None:
+            continue
+        before = {each.uid for each in pods[:n]}
+        earlier = [
+            each
+            for each in attempts
+            if each.uid in before
+            or (each.uid not in here and each.ended_at is not None and each.ended_at <= pod.created_at)
+        ]
+        due = _due(job, pods[:n], earlier)
+        if due is not None:
+            found.append((due, pod.created_at))
+    return found
 
 
-def _due(job: JobObservation, before: Sequence[PodObservation]) -> float | None:
-    """Give from when on the Job lacks a pod: since it began, or since its back-off after the last one was over."""
-    if not before:
-        return job.started_at if job.started_at is not None else job.created_at
-    if before[-1].phase == "Succeeded":
+def _due(job: JobObservation, before: Sequence[PodObservation], attempts: Sequence[Attempt]) -> float | None:
+    """Give from when on the Job lacks a pod: since it began, or since its back-off after the last one was over.
+
+    :param before: pods that came earlier.
+    :param attempts: those of these pods, and earlier ones whose pods are not seen any more.
+    """
+    began = job.started_at if job.started_at is not None else job.created_at
+    ends = {each.uid: each.ended_at for each in attempts}
+    ends |= {pod.uid: _ended_at(pod) or ends.get(pod.uid) for pod in before}
+    if not ends:
+        return began
+    succeeded = {each.uid for each in attempts if each.ended_at is not None and each.verdict is None}
+    if succeeded or (before[-1:] and before[-1].phase == "Succeeded"):
         return None
-    due = next_pod_at(_ended_at(pod) for pod in before if pod.phase != "Succeeded")
-    return None if due is None else due + _LATE_S
+    due = next_pod_at(ends.values())
+    return None if due is None else max(due + _LATE_S, began if began is not None else due)
 
 
 def _ended_at(pod: PodObservation) -> float | None:

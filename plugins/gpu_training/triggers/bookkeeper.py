@@ -10,7 +10,7 @@ from gpu_training.cluster.connection import MERGE_PATCH, Cluster
 from gpu_training.cluster.jobs import delete_job, jobs_path
 from gpu_training.cluster.ledger_store import LedgerStore
 from gpu_training.cluster.settlement import trained_by
-from gpu_training.core.attempts import attempts_of
+from gpu_training.core.attempts import Attempt, attempts_of
 from gpu_training.core.bookkeeping import book, close
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.errors import ClusterRejected, GpuTrainingError
@@ -82,6 +82,8 @@ class Bookkeeper:
         self._quiet_until = 0.0
         self._ended_at: dict[str, float] = {}
         self._warned = False
+        self.attempts: tuple[Attempt, ...] = ()
+        """As the ledger has them, with what was seen last: those of before this watch are among them."""
 
     async def watch(self, observation: Observation, now: float) -> float | None:
         """Write down what is new, and act on it: end the Job that is over, make room for what a node turned away.
@@ -99,6 +101,7 @@ class Bookkeeper:
             record = await self._noted(observation, now)
             if record is None:
                 return None
+            self.attempts = record.attempts
             await self._act(record, observation, seen, now)
         except GpuTrainingError as error:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
@@ -224,7 +227,7 @@ class Bookkeeper:
             record,
             seen,
             now,
-            waits_since=waits_since(observation, now),
+            waits_since=waits_since(observation, now, record.attempts),
             queue_seconds=self._terms.clocks.queue_seconds,
         )
         if deadline is not None:

@@ -57,6 +57,7 @@ class Exit:
         self._mlflow_run_id = mlflow_run_id
         self._log = log
         self._quiet_until = float("-inf")
+        self._deleted = False
 
     async def take(self, verdict: Verdict) -> bool:
         """Leave the Job, and return when it is gone with its pods, or lives for others.
@@ -71,22 +72,14 @@ class Exit:
         if self._waiter is None:
             return True
         try:
-            deleted = await depart(
-                self._cluster,
-                self._store,
-                self._job,
-                self._number,
-                self._waiter,
-                is_alive,
-                policy=self._policy,
-                because=verdict if verdict.category in _SPENDS_AN_ATTEMPT else None,
-            )
-            gone = deleted and await wait_gone(self._cluster, self._job, limit=_GONE_WITHIN_S)
+            # What was deleted before the API server fell silent is not left once more.
+            self._deleted = self._deleted or await self._depart(self._waiter, verdict)
+            gone = self._deleted and await wait_gone(self._cluster, self._job, limit=_GONE_WITHIN_S)
         except GpuTrainingError as error:
             self._log.warning("Job %s could not be left, it is tried again: %s", name, error)
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
             return False
-        if not deleted:
+        if not self._deleted:
             self._log.info("Left Job %s: others wait on it, or it is over", name)
             return True
         await asyncio.to_thread(close_run, self._mlflow_conn_id, self._mlflow_run_id, self._log, killed=False)
@@ -95,3 +88,15 @@ class Exit:
         else:
             self._log.warning("Deleted Job %s; its pods are not gone after %g s", name, _GONE_WITHIN_S)
         return True
+
+    async def _depart(self, waiter: TaskTry, verdict: Verdict) -> bool:
+        return await depart(
+            self._cluster,
+            self._store,
+            self._job,
+            self._number,
+            waiter,
+            is_alive,
+            policy=self._policy,
+            because=verdict if verdict.category in _SPENDS_AN_ATTEMPT else None,
+        )

@@ -128,7 +128,9 @@ class Vigil:
     def _readings(self, observation: Observation, phase: Phase, now: float) -> tuple[Reading, ...]:
         # Whoever begins to watch has not seen what was reported before.
         heard = max(self._began, self._voice.progress_at or self._began)
-        return read_clocks(observation, phase, self._clocks, now, progress_at=now - (time.monotonic() - heard))
+        progress_at = now - (time.monotonic() - heard)
+        attempts = self._bookkeeper.attempts
+        return read_clocks(observation, phase, self._clocks, now, progress_at=progress_at, attempts=attempts)
 
     def _given_up(self, verdict: Verdict) -> Outcome:
         """Give the end of the wait; the Job may go on for others, and may have come to something meanwhile."""

@@ -27,7 +27,7 @@ _LOOK_EVERY_S: Final = 1.0
 _SETTLED_WITHIN_S: Final = 2.0
 """So long the first look around may take; a cause is told without what is not known by then."""
 _WRITE_EVERY_S: Final = 60.0
-"""How often other words for the same cause are written on the Job."""
+"""How often other words for the same cause are written on the Job, and one that could not be written is tried again."""
 
 
 class Watchman:
@@ -43,6 +43,7 @@ class Watchman:
         self._demand: tuple[str, Demand] | None = None
         self._began: float | None = None
         self._written_at = float("-inf")
+        self._quiet_until = float("-inf")
         self._warned = False
         self.report: Report | None = None
         self.held_since: float | None = None
@@ -59,7 +60,8 @@ class Watchman:
         if not waits:
             self._began = None
             self._take(None, now)
-            return None
+            bears = observation.job is not None and ANNOTATION_PENDING in observation.job.annotations
+            return max(_LOOK_EVERY_S, self._quiet_until - monotonic()) if bears else None
         self._began = monotonic() if self._began is None else self._began
         settled = self._subscription.lookout.is_settled
         if settled or monotonic() >= self._began + _SETTLED_WITHIN_S:
@@ -82,7 +84,7 @@ class Watchman:
     async def write(self, observation: Observation) -> None:
         """Have the Job bear the report, or none where it does not wait. What can not be written is a warning."""
         job = observation.job
-        if job is None or job.ended or job.deleting or observation.gone:
+        if job is None or job.ended or job.deleting or observation.gone or monotonic() < self._quiet_until:
             return
         if not self._is_news(job.annotations.get(ANNOTATION_PENDING)):
             return
@@ -105,7 +107,7 @@ class Watchman:
 
     def _is_news(self, written: str | None) -> bool:
         if self.report is None:
-            return written is not None
+            return written is not None and monotonic() >= self._written_at + _LOOK_EVERY_S
         wanted = from_document(to_document(self.report))
         try:
             before = from_document(json.loads(written)) if written is not None else None
@@ -116,6 +118,7 @@ class Watchman:
         return before.summary != wanted.summary and monotonic() >= self._written_at + _WRITE_EVERY_S
 
     def _warn(self, error: GpuTrainingError) -> None:
+        self._quiet_until = monotonic() + _WRITE_EVERY_S
         if not self._warned:
             self._warned = True
             self._log.warning("Why the training waits is not written on its Job: %s", error)

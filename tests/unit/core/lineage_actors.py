@@ -607,7 +607,7 @@ class Watch:
             return
         limits = {"backoffLimit": wanted} if limit is not None and limit < wanted else {}
         queue_seconds = self.client.spec.clocks.queue_seconds
-        waiting = waits_since(observation, now)
+        waiting = waits_since(observation, now, record.attempts)
         deadline = wanted_deadline(record, seen, now, waits_since=waiting, queue_seconds=queue_seconds)
         if deadline is not None:
             limits["activeDeadlineSeconds"] = deadline
