@@ -166,6 +166,7 @@ def test_a_training_that_waits_is_told_its_place(
     apply(LocalQueue(name="trainings", namespace=namespace, cluster_queue=cluster_queue))
     jobs = [submit(sandbox, namespace, f"{word}-{unique}", "trainings") for word in "abc"]
     wait_for(lambda: len(waiting(sandbox, namespace, "trainings")) == 2, DEADLINE_S, "two of them to wait")
+    wait_for(lambda: running(sandbox, namespace, *jobs), DEADLINE_S, "the other one to run")
     (first,) = running(sandbox, namespace, *jobs)
     second, third = waiting(sandbox, namespace, "trainings")
 
