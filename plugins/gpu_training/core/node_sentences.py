@@ -18,7 +18,7 @@ from gpu_training.core.resources import GPU_RESOURCE
 _LIMITS: Final = "training.resources.limits"
 _TAKEN: Final = (Cause.GPUS_TAKEN, Cause.CPU_OR_MEMORY_TAKEN)
 _ADVICE: Final = {
-    Cause.NODES_UNDER_PRESSURE: "Wait until the node has room again; whoever runs the cluster looks at it if it has not.",
+    Cause.NODES_UNDER_PRESSURE: "Wait until the node has room; whoever runs the cluster looks at it if it gets none.",
     Cause.NODES_NOT_READY: "Wait until the node is back; whoever runs the cluster looks at it if it stays away.",
     Cause.NODES_CORDONED: "Whoever runs the cluster uncordons the node (kubectl uncordon), or adds another one.",
     Cause.DEVICE_PLUGIN_DOWN: "Whoever runs the cluster looks at the GPU driver and the device plugin on that node.",

@@ -16,7 +16,7 @@ LONGEST: Final = 2048
 """Characters of the JSON text, all of them ASCII."""
 
 # What is shortened in turn, until the whole is short enough: texts to so many characters, lists to so many entries.
-_CUTS: Final = ((400, 300, 6), (300, 120, 4), (200, 60, 2), (120, 30, 1), (60, 0, 0))
+_CUTS: Final = ((400, 300, 6), (300, 120, 4), (200, 60, 2), (120, 30, 1), (60, 0, 0), (12, 0, 0))
 
 
 def to_document(report: Report) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def _document(report: Report, sentence: int, words: int, rows: int) -> dict[str,
                 "who": _cut(each.who, 200),
                 "node": _cut(each.node, 80),
                 "gpus": each.gpus,
-                "ends_by": each.ends_by if each.ends_by is not None and math.isfinite(each.ends_by) else None,
+                "ends_by": _moment(each.ends_by),
             }
             for each in report.holders[:rows]
         ],

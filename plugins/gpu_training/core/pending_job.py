@@ -144,6 +144,8 @@ def _between_pods(view: View) -> Report | None:
     if view.job.parallelism not in (None, 1):
         return None
     due = next_pod_at([_ended_at(pod) for pod in view.observation.pods])
+    # A Job that was suspended meanwhile began anew when it was resumed.
+    due = None if due is None else max(due, view.job.started_at or due)
     if not view.older_than(due, _OVERDUE_S):
         return None
     return Report(

@@ -9,8 +9,7 @@ from gpu_training.core.pending_cause import Cause, Cure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCount:
-    """So many nodes can not take the pod for this reason, which is the hardest of each: all of its others would have to
-    go as well.
+    """So many nodes can not take the pod for this reason: of the reasons of each node, the one that is hardest to cure.
 
     :param cause: None where the scheduler's words are not known here; `reason` has them.
     :param reason: in words, such as `taint dedicated=ingest:NoSchedule is not tolerated`.

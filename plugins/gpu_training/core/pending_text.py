@@ -64,14 +64,15 @@ def table(report: Report, now: float) -> list[str]:
     curable = {"never": "no waiting cures it", "waiting": "waiting can cure it", "transient": "it heals by itself"}
     rows = [
         ("cause", f"{report.cause} ({curable[report.cure]})"),
-        ("what waits", report.subject),
-        ("why", report.summary),
-        ("would fit", report.nearest),
-        ("remedy", report.remedy),
+        ("what waits", plain(report.subject)),
+        ("why", plain(report.summary, _LONGEST_LINE)),
+        ("would fit", plain(report.nearest, _LONGEST_LINE)),
+        ("remedy", plain(report.remedy, _LONGEST_LINE)),
     ]
-    rows += _under("nodes", [f"{each.count:>5}  {each.reason}" for each in report.nodes[:_MOST_ROWS]])
+    rows += _under("nodes", [f"{each.count:>5}  {plain(each.reason)}" for each in report.nodes[:_MOST_ROWS]])
     rows += _under("held by", [_holder_row(each, now) for each in report.holders[:_MOST_ROWS]])
-    rows += [("in its words", report.words), *(("not looked at", each) for each in report.hidden)]
+    rows += [("in its words", plain(report.words, _LONGEST_LINE))]
+    rows += _under("not looked at", [plain(each) for each in report.hidden[:_MOST_ROWS]])
     return [f"{name:<14}{text}" for name, text in rows if text.strip()]
 
 
@@ -81,7 +82,7 @@ def _under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 
 def _holder_row(holder: GpuHolder, now: float) -> str:
     left = _left(holder.ends_by, now)
-    return f"{holder.gpus:>5}  {holder.node}  {holder.who}{left}"
+    return f"{holder.gpus:>5}  {plain(holder.node)}  {plain(holder.who)}{left}"
 
 
 def _left(ends_by: float | None, now: float) -> str:
