@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu_training.cluster.connection import Cluster
+from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.hidden import why
+from gpu_training.core.autoscaler_status import SILENT_S, is_silent
 from gpu_training.core.documents import child, entries, text
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.surroundings import Autoscaler
@@ -51,9 +52,13 @@ async def look_for(cluster: Cluster) -> Presence:
         return Presence(groups=groups, autoscaler=Autoscaler.KARPENTER, hidden=tuple(hidden))
     autoscaler = Autoscaler.UNKNOWN
     try:
-        found = await _has_autoscaler(cluster)
-        # An autoscaler that is there tells all; that there is none is known only where Karpenter was looked for, too.
-        autoscaler = Autoscaler.CLUSTER_AUTOSCALER if found else Autoscaler.NONE if groups is not None else autoscaler
+        status = await _autoscaler_status(cluster)
+        if status is not None and is_silent(status, cluster.clock.now()):
+            hidden.append(f"autoscaler: the Cluster Autoscaler has written no status for {SILENT_S / 60:.0f} minutes")
+        elif status is not None:
+            autoscaler = Autoscaler.CLUSTER_AUTOSCALER
+        elif groups is not None:  # that there is none is known only where Karpenter was looked for, too
+            autoscaler = Autoscaler.NONE
     except GpuTrainingError as error:
         reason = f"the account may not read ConfigMap {AUTOSCALER_STATUS} in kube-system"
         hidden.append(f"autoscaler: {reason if getattr(error, 'status', None) == 403 else why(error)}")
@@ -67,12 +72,13 @@ async def _groups(cluster: Cluster) -> dict[str, str]:
     }
 
 
-async def _has_autoscaler(cluster: Cluster) -> bool:
+async def _autoscaler_status(cluster: Cluster) -> Document | None:
     path = f"/api/v1/namespaces/kube-system/configmaps/{AUTOSCALER_STATUS}"
     try:
-        await cluster.request("GET", path, doing=f"read ConfigMap kube-system/{AUTOSCALER_STATUS}", tries=1)
+        return (
+            await cluster.request("GET", path, doing=f"read ConfigMap kube-system/{AUTOSCALER_STATUS}", tries=1)
+        ).document
     except GpuTrainingError as error:
         if getattr(error, "status", None) == 404:
-            return False
+            return None
         raise
-    return True

@@ -267,6 +267,20 @@ def test_an_autoscaler_is_known_by_what_it_leaves(
     play(scene())
 
 
+def test_an_autoscaler_that_is_gone_is_not_counted_on(api: WatchedApi) -> None:
+    annotations = {"cluster-autoscaler.kubernetes.io/last-updated": "2021-10-19 19:06:41.612291737 +0000 UTC"}
+    api.documents[around.AUTOSCALER] = {"metadata": {"annotations": annotations}}
+
+    async def scene() -> None:
+        async with opened(api) as lookout:
+            assert lookout.around().autoscaler is Autoscaler.UNKNOWN
+            assert lookout.around().hidden == (
+                "autoscaler: the Cluster Autoscaler has written no status for 10 minutes",
+            )
+
+    play(scene())
+
+
 def test_an_autoscaler_that_leaves_nothing_is_known_by_its_events(api: WatchedApi) -> None:
     api.put(around.EVENTS, around.event("one", uid="pod-a", source="cluster-autoscaler"))
 

@@ -47,7 +47,8 @@ def event(kind: str, body: dict[str, Any]) -> dict[str, Any]:
 class Mirror:
     """What a reflector told."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[dict[str, Any]], dict[str, Any]] = slim) -> None:
+        self.take = take
         self.told: list[tuple[str, str, str]] = []
         self.documents: dict[str, dict[str, Any]] = {}
         self.troubles: list[Exception | None] = []
@@ -68,7 +69,7 @@ class Mirror:
                     cluster,
                     PATH,
                     {"labelSelector": "a=b"},
-                    take=slim,
+                    take=self.take,
                     changed=changed,
                     removed=removed,
                     listed=lambda: self.told.append(("listed", "", "")),
@@ -110,6 +111,29 @@ def test_nothing_secret_is_kept(api: ScriptedApi) -> None:
 
     assert "hunter2" not in json.dumps(mirror.documents)
     assert "managedFields" not in mirror.documents["a"]["metadata"]
+
+
+def test_what_decides_where_a_pod_may_run_is_kept_of_a_template(api: ScriptedApi) -> None:
+    job = item("a", 1)
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    container |= {"name": "training", "resources": {"limits": {"nvidia.com/gpu": "2"}}, "args": ["--secret"]}
+    job["spec"]["template"]["spec"] |= {"nodeSelector": {"pool": "a"}, "volumes": [{"name": "data"}]}
+    api.lists = [page(5, job)]
+    mirror = Mirror()
+    mirror.follow(lambda: bool(mirror.documents))
+
+    kept = {"name": "training", "resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    template = {"spec": {"containers": [kept], "nodeSelector": {"pool": "a"}}}
+    assert mirror.documents["a"]["spec"]["template"] == template
+
+
+def test_a_state_of_which_nothing_else_is_kept_is_no_news(api: ScriptedApi) -> None:
+    api.lists = [page(5, item("a", 1))]
+    api.watches = [[event("MODIFIED", item("a", 6, phase="x")), event("ADDED", item("b", 7))]]
+    mirror = Mirror(take=lambda document: {"metadata": {**document["metadata"], "resourceVersion": "-"}})
+    mirror.follow(lambda: ("changed", "b", "-") in mirror.told)
+
+    assert mirror.told == [("changed", "a", "-"), ("listed", "", ""), ("changed", "b", "-")]
 
 
 def test_a_long_list_comes_page_by_page(api: ScriptedApi) -> None:
