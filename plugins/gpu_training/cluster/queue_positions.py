@@ -55,6 +55,7 @@ class QueuePositions:
         self._version = version
         self._queues = queues
         self._moved = moved
+        self._by_queue: Mapping[str, Mapping[str, int]] = {}
         self._news = asyncio.Event()
         self._allowance = _BURST * 1.0
         self._counted_at = monotonic()
@@ -81,15 +82,21 @@ class QueuePositions:
                 log.exception("the look for queue positions broke in a way that is not foreseen")
 
     async def _ask(self) -> None:
-        found: dict[str, int] = {}
         version, queues = self._version(), sorted(self._queues())
+        self._keep({queue: found for queue, found in self._by_queue.items() if queue in queues})
         for queue in queues if version else ():
             await self._take_turn()
-            found |= await read_positions(self._cluster, self._namespace, version, queue)
+            found = await read_positions(self._cluster, self._namespace, version, queue)
+            self._keep({**self._by_queue, queue: found})
         self.hidden = _NOT_THERE if queues and not version else None
-        before, self.known = self.known, found
+
+    def _keep(self, by_queue: Mapping[str, Mapping[str, int]]) -> None:
+        self._by_queue = by_queue
+        found = {name: position for positions in by_queue.values() for name, position in positions.items()}
+        before = self.known
         moved = {name for name in before.keys() | found.keys() if before.get(name) != found.get(name)}
         if moved:
+            self.known = found
             self._moved(moved)
 
     async def _take_turn(self) -> None:

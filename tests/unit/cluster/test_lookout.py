@@ -215,6 +215,27 @@ def test_a_workload_has_its_place_in_the_queue(kueue: WatchedApi) -> None:
     play(scene())
 
 
+def test_places_in_many_queues_are_known_one_queue_after_the_other(
+    kueue: WatchedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_training.cluster.queue_positions.REFILL_S", 0.5)
+    names = [f"queue-{number}" for number in range(6)]
+    for name in names:
+        kueue.put(around.WORKLOADS, around.workload(f"job-{name}", job_uid=name, queue=name))
+        kueue.documents[around.POSITIONS.format(name)] = around.positions(f"job-{name}")
+
+    async def scene() -> None:
+        async with opened(kueue) as lookout:
+
+            def known() -> int:
+                return sum(each.position is not None for each in lookout.around().workloads or ())
+
+            await until(lambda: 0 < known() < 8, "some places are known")
+            await until(lambda: known() == 8, "all places are known")
+
+    play(scene())
+
+
 def test_news_of_a_workload_and_events_about_it_wake_its_training(kueue: WatchedApi) -> None:
     looker, other = Looker("job-a"), Looker("job-b")
 
