@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from gpu_training.commands.airflow_options import add_airflow_options, connect
 from gpu_training.commands.cluster_options import add_connection_options, address_of
@@ -51,8 +54,26 @@ def doctor(options: argparse.Namespace) -> int:
 
     :raises RefusedError: there is nothing to check, or no way to it.
     """
-    from gpu_training.check_up.examination import Examination
+    out = sys.stdout
+    # Airflow and its providers log to standard output, which is for the checks alone.
+    with redirect_stdout(sys.stderr):
+        _quiet_airflow()
+        checks = _checks(options, out)
     from gpu_training.core.check_up import is_sound, summary_of, to_document
+
+    print(json.dumps(to_document(checks)) if options.json else f"\n{summary_of(checks)}", file=out)
+    return Exit.DONE if is_sound(checks) else Exit.FAILED
+
+
+def _quiet_airflow() -> None:
+    """Keep what is no warning out of the way, unless somebody has asked for it, or it is too late."""
+    if "airflow" not in sys.modules:
+        os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+
+
+def _checks(options: argparse.Namespace, out: TextIO) -> list[Check]:
+    """Give all checks; for a person each of them is shown as soon as it is made."""
+    from gpu_training.check_up.examination import Examination
 
     files = _files(options)
     examination = Examination(
@@ -65,17 +86,16 @@ def doctor(options: argparse.Namespace) -> int:
     checks: list[Check] = []
     for check in examination.checks():
         if not options.json:
-            _show(check, checks[-1].subject if checks else None)
+            _show(check, checks[-1].subject if checks else None, out)
         checks.append(check)
-    print(json.dumps(to_document(checks)) if options.json else f"\n{summary_of(checks)}")
-    return Exit.DONE if is_sound(checks) else Exit.FAILED
+    return checks
 
 
-def _show(check: Check, before: str | None) -> None:
-    """Print a check as soon as it is made; a subject that begins gets a line of its own."""
+def _show(check: Check, before: str | None, out: TextIO) -> None:
+    """Print a check; a subject that begins gets a line of its own."""
     if check.subject != before:
-        print(f"{'' if before is None else chr(10)}{check.subject}")
-    print(f"  {check.line}", flush=True)
+        print(f"{'' if before is None else chr(10)}{check.subject}", file=out)
+    print(f"  {check.line}", file=out, flush=True)
 
 
 def _files(options: argparse.Namespace) -> ModelFiles:
