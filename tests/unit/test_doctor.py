@@ -164,6 +164,14 @@ def test_connections_that_are_missing_are_named(place: Place, monkeypatch: pytes
     assert "AIRFLOW_CONN_MLFLOW_TRACKING" in checks["mlflow"]["remedy"]
 
 
+def test_a_password_in_a_connections_host_is_not_shown(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {"conn_type": "http", "host": "http://me:sesame-open@mlflow.example"}
+    monkeypatch.setenv("AIRFLOW_CONN_MLFLOW_TRACKING", json.dumps(connection))
+    _, checks, _ = place.run()
+    assert "…@mlflow.example" in checks["mlflow"]["said"]
+    assert "sesame-open" not in json.dumps(checks)
+
+
 def test_a_template_is_rendered_with_its_written_default_or_the_variable_of_this_process(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

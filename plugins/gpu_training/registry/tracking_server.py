@@ -204,7 +204,8 @@ def _uri(conn_id: str, host: str, scheme: str, port: int | None) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise ConfigurationError(
             f"connection {conn_id!r}: host",
-            host,
+            # Whatever stands before an @ may be a password.
+            f"…@{host.rpartition('@')[2]}" if "@" in host else host,
             "a host name, or http(s)://host/path without credentials, is expected; schema is http or https",
         )
     name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
