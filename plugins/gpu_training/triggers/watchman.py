@@ -24,10 +24,15 @@ if TYPE_CHECKING:
 _WAITS: Final = frozenset({Phase.PENDING, Phase.SUSPENDED, Phase.QUEUED, Phase.STARTING, Phase.RETRYING})
 _LOOK_EVERY_S: Final = 1.0
 """Some causes are a silence: that a controller has not looked at the Job comes without any news."""
+_PAUSES: Final = 10
+_LONGEST_PAUSE_S: Final = 30.0
+"""The longer it waits, the more seldom it looks without any news: by a tenth of the wait, up to half a minute."""
 _SETTLED_WITHIN_S: Final = 2.0
 """So long the first look around may take; a cause is told without what is not known by then."""
 _WRITE_EVERY_S: Final = 60.0
-"""How often other words for the same cause are written on the Job, and one that could not be written is tried again."""
+"""How often other words for the same cause are written on the Job, and what was refused is tried again."""
+_AGAIN_AFTER_S: Final = 5.0
+"""How soon what the API server did not answer is tried again."""
 
 
 class Watchman:
@@ -45,6 +50,7 @@ class Watchman:
         self._written_at = float("-inf")
         self._quiet_until = float("-inf")
         self._warned = False
+        self._broken = False
         self.report: Report | None = None
         self.held_since: float | None = None
         """Since when the report has this cause, in seconds since 1970."""
@@ -65,8 +71,17 @@ class Watchman:
         self._began = monotonic() if self._began is None else self._began
         settled = self._subscription.lookout.is_settled
         if settled or monotonic() >= self._began + _SETTLED_WITHIN_S:
-            self._take(diagnose(observation, self._asked(), self._subscription.around(), now), now)
-        return _LOOK_EVERY_S
+            self._take(self._diagnosed(observation, now), now)
+        return min(_LONGEST_PAUSE_S, max(_LOOK_EVERY_S, (monotonic() - self._began) / _PAUSES))
+
+    def _diagnosed(self, observation: Observation, now: float) -> Report | None:
+        try:
+            return diagnose(observation, self._asked(), self._subscription.around(), now)
+        except Exception as error:  # of whatever kind: it is no reason to end a training
+            if not self._broken:
+                self._broken = True
+                self._log.warning("Why the training waits could not be found out, it waits on: %r", error)
+            return None
 
     def _take(self, report: Report | None, now: float) -> None:
         if report is None or self.report is None or report.cause is not self.report.cause:
@@ -79,7 +94,7 @@ class Watchman:
             if self._demand is None or self._demand[0] != uid:
                 self._demand = (uid, demand_of(pod))
             return self._demand[1]
-        return None
+        return demand_of(self._subscription.document) if self._subscription.document is not None else None
 
     async def write(self, observation: Observation) -> None:
         """Have the Job bear the report, or none where it does not wait. What can not be written is a warning."""
@@ -118,7 +133,7 @@ class Watchman:
         return before.summary != wanted.summary and monotonic() >= self._written_at + _WRITE_EVERY_S
 
     def _warn(self, error: GpuTrainingError) -> None:
-        self._quiet_until = monotonic() + _WRITE_EVERY_S
+        self._quiet_until = monotonic() + (_WRITE_EVERY_S if isinstance(error, ClusterRejected) else _AGAIN_AFTER_S)
         if not self._warned:
             self._warned = True
             self._log.warning("Why the training waits is not written on its Job: %s", error)
