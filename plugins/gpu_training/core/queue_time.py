@@ -7,6 +7,7 @@ the Job's own back-off are not: they follow a failure. Nor is time in which an a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gpu_training.core.attempts import Attempt
@@ -31,6 +32,11 @@ def waits_since(observation: Observation, now: float, attempts: Sequence[Attempt
     job = observation.job
     if observation.gone or (job is not None and job.ended):
         return None
+    return _open_since(observation, now, attempts)
+
+
+def _open_since(observation: Observation, now: float, attempts: Sequence[Attempt]) -> float | None:
+    job = observation.job
     live = [pod for pod in observation.pods if not pod.ended and not pod.gone]
     if live:
         return min((p.created_at for p in live if not p.node and p.created_at is not None), default=None)
@@ -72,9 +78,10 @@ def _waits(observation: Observation, attempts: Sequence[Attempt], now: float) ->
         found += _without_pod(job, observation.pods, attempts)
     else:
         found += _wait_of_gang(job, observation.pods, attempts, end)
-    open_since = waits_since(observation, now, attempts)
+    # One that ended while it lacked a pod has waited to its end.
+    open_since = None if observation.gone else _open_since(observation, end, attempts)
     if open_since is not None:
-        found.append((open_since, now))
+        found.append((open_since, end))
     first = job.created_at if job.created_at is not None else float("-inf")
     return [(max(begin, first), min(stop, end)) for begin, stop in found]
 
@@ -141,13 +148,14 @@ def _without_pod(job: JobObservation, pods: Sequence[PodObservation], attempts: 
         if pod.created_at is None:
             continue
         before = {each.uid for each in pods[:n]}
-        earlier = [
-            each
+        seen = [each for each in attempts if each.uid in before]
+        # It was made when its predecessor had ended.
+        unseen = [
+            replace(each, ended_at=min(pod.created_at, each.ended_at))
             for each in attempts
-            if each.uid in before
-            or (each.uid not in here and each.ended_at is not None and each.ended_at <= pod.created_at)
+            if each.uid not in here and each.ended_at is not None and (each.started_at or 0.0) < pod.created_at
         ]
-        due = _due(job, pods[:n], earlier)
+        due = _due(job, pods[:n], [*unseen, *seen])
         if due is not None:
             found.append((due, pod.created_at))
     return found
