@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fractions import Fraction
@@ -136,19 +137,24 @@ def holders_of(
     :param own: namespaces and names of the training's own pods, which are left out.
     """
     by_node = survey.index.usage.gpu_holders if survey.index.usage is not None else {}
-    found = (
-        tenant
-        for place in _places(kinds)
-        for tenant in by_node.get(survey.index.nodes[place].name, ())
-        if (tenant.namespace, tenant.name) not in own
-    )
-    ranked = sorted(found, key=_soonest)
-    return tuple(_holder(tenant, namespace) for tenant in ranked[:_MOST_HOLDERS])
+    nodes = (survey.index.nodes[place].name for place in _places(kinds))
+    return holders_among([tenant for name in nodes for tenant in by_node.get(name, ())], namespace, own)
+
+
+def holders_among(tenants: Iterable[Tenant], namespace: str, own: Collection[tuple[str, str]]) -> tuple[GpuHolder, ...]:
+    """Give those tenants that hold GPUs, in the order of :func:`holders_of`."""
+    others = (tenant for tenant in tenants if (tenant.namespace, tenant.name) not in own)
+    ranked = heapq.nsmallest(_MOST_HOLDERS, (tenant for tenant in others if _gpus_of(tenant) > 0), key=_soonest)
+    return tuple(_holder(tenant, namespace) for tenant in ranked)
+
+
+def _gpus_of(tenant: Tenant) -> int:
+    return int(tenant.requests.get(GPU_RESOURCE, 0))
 
 
 def _soonest(tenant: Tenant) -> tuple[float, int, str, str]:
     ends_by = tenant.ends_by if tenant.ends_by is not None else float("inf")
-    return ends_by, -int(tenant.requests.get(GPU_RESOURCE, 0)), tenant.namespace, tenant.name
+    return ends_by, -_gpus_of(tenant), tenant.namespace, tenant.name
 
 
 def _holder(tenant: Tenant, namespace: str) -> GpuHolder:
@@ -157,6 +163,6 @@ def _holder(tenant: Tenant, namespace: str) -> GpuHolder:
     return GpuHolder(
         who=f"pod {tenant.name}{whose}{where}",
         node=tenant.node,
-        gpus=int(tenant.requests.get(GPU_RESOURCE, 0)),
+        gpus=_gpus_of(tenant),
         ends_by=tenant.ends_by,
     )

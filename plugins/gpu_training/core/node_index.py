@@ -15,12 +15,13 @@ from typing import Final
 from gpu_training.core.pod_demand import PODS
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.sameness import Same
+from gpu_training.core.scheduler_sayings import is_gpu
 from gpu_training.core.surroundings import Node, Tenant
 
 UNIT: Final = 10**9
 _UNBOUNDED: Final = 10**40
 _KEPT: Final = 32
-_MOMENTS_KEPT: Final = 4
+_MOMENTS_KEPT: Final = 8
 
 _COUNT_LABELS: Final = ("nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count")
 _COUNT: Final = re.compile(r"[0-9]{1,4}")
@@ -145,6 +146,16 @@ class NodeTable:
     def promised(self) -> list[int]:
         """How many GPUs each node has, offered or not."""
         return [promise_of(node) for node in self.nodes]
+
+    @cached_property
+    def gpu_offers(self) -> Mapping[str, str]:
+        """Resources that stand for GPUs, of whatever maker or size, and a node that offers each."""
+        found: dict[str, str] = {}
+        for node in self.nodes:
+            for resource, amount in node.allocatable.items():
+                if "/" in resource and resource not in found and amount > 0 and is_gpu(resource):
+                    found[resource] = node.name
+        return found
 
     def groups(self, keys: frozenset[str], names: frozenset[str]) -> Groups:
         """Give the nodes in groups that differ in nothing that a demand asks for beside resources.

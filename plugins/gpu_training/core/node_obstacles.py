@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,11 @@ _TAINTS_OF_A_STATE: Final = {
     "karpenter.sh/disruption": _LEAVING,
     "ToBeDeletedByClusterAutoscaler": _LEAVING,
 }
+# Taints that agents of a node take away once they run; teams have more of them, so the names' shapes count.
+# https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md#how-can-i-use-startup-taints
+_OF_STARTUP: Final = re.compile(
+    r"(?:startup|status|ignore)-taint\.cluster-autoscaler\.kubernetes\.io/.*|[^/]{1,253}/(?:agent-)?not-ready"
+)
 _UNREADY_TAINTS: Final = (_NODE + "not-ready", _NODE + "unreachable")
 # Memory pressure by itself keeps no pod out that requests memory, as all of ours do; its taint, if there is one, does.
 _TAINT_OF_PRESSURE: Final = {"DiskPressure": _NODE + "disk-pressure", "PIDPressure": _NODE + "pid-pressure"}
@@ -82,7 +88,7 @@ def _of_its_labels(node: Node, demand: Demand) -> list[Obstacle]:
 def _of_its_taints(node: Node, demand: Demand) -> list[Obstacle]:
     found = []
     for taint in untolerated(node.taints, demand.tolerations):
-        state = _TAINTS_OF_A_STATE.get(taint.key)
+        state = _TAINTS_OF_A_STATE.get(taint.key) or (_NOT_YET if _OF_STARTUP.fullmatch(taint.key) else None)
         if state is not None:
             found.append(Obstacle(cause=state[0], reason=state[1]))
         else:

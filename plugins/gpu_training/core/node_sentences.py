@@ -26,6 +26,7 @@ _ADVICE: Final = {
     Cause.TOO_LITTLE_CPU_OR_MEMORY: f"Ask for no more than one node has, in {_LIMITS}, or have larger nodes added.",
     Cause.NO_GPU_NODES: "Whoever runs the cluster adds GPU nodes, or installs the device plugin on those there are.",
 }
+_MOST_OFFERS: Final = 2
 _HEALS: Final = (Cause.NODES_UNDER_PRESSURE, Cause.NODES_NOT_READY, Cause.DEVICE_PLUGIN_DOWN)
 
 
@@ -42,7 +43,9 @@ def summary_of(nearest: Kind, hardest: Obstacle, survey: Survey, demand: Demand)
         case Cause.GPUS_TAKEN | Cause.CPU_OR_MEMORY_TAKEN:
             return _taken(nearest, hardest.resource, survey, demand)
         case Cause.NO_GPU_NODES:
-            return f"No node offers {hardest.resource} ({len(survey.index.nodes)} looked at)."
+            offers = [f"{name} offers {resource}" for resource, name in survey.index.table.gpu_offers.items()]
+            instead = f"; {' and '.join(offers[:_MOST_OFFERS])}" if offers else ""
+            return f"No node offers {hardest.resource} ({len(survey.index.nodes)} looked at){instead}."
         case Cause.TOO_FEW_GPUS | Cause.TOO_LITTLE_CPU_OR_MEMORY:
             return _too_small(hardest, survey, demand)
         case Cause.TAINT_NOT_TOLERATED:

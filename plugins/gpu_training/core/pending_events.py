@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -52,6 +52,15 @@ class Events:
     def about(self, uid: str) -> list[Happening]:
         """Give the events about an object, the newest first."""
         return sorted(self._by_uid.get(uid, ()), key=_age, reverse=True)
+
+    def about_claims(self, names: Collection[str], since: float) -> list[Happening]:
+        """Give the events about volume claims, the newest first.
+
+        :param names: of the claims, whose UIDs nobody knows here.
+        :param since: seconds since 1970; what is older may be of another claim of that name.
+        """
+        found = (event for event in self._known if event.kind == "PersistentVolumeClaim" and event.name in names)
+        return sorted((event for event in found if (last_at(event) or 0.0) >= since), key=_age, reverse=True)
 
     @cached_property
     def tell_of_autoscaler(self) -> bool:

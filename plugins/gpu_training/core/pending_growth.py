@@ -16,7 +16,8 @@ SILENT_S: Final = 60.0
 """Both autoscalers look at pending pods every 10 s or more often, and say of each what comes of it."""
 
 _STALE_S: Final = 15 * 60.0
-"""After so long, the cluster-autoscaler itself gives up on a node that has not come: `--max-node-provision-time`."""
+"""After so long, the cluster-autoscaler itself gives up on a node that has not come (`--max-node-provision-time`). What
+still holds is said again every few minutes."""
 
 _NAMES: Final = {Autoscaler.CLUSTER_AUTOSCALER: "the cluster-autoscaler", Autoscaler.KARPENTER: "Karpenter"}
 
@@ -61,7 +62,7 @@ def _said(pod: PodObservation, view: View) -> Iterator[AutoscalerWords]:
         words = parse_autoscaler(event.reason, event.message, event.source)
         if words is None:
             continue
-        if words.state is not ScalingState.SCALING_UP or not view.older_than(last_at(event), _STALE_S):
+        if not view.older_than(last_at(event), _STALE_S):
             yield words
 
 

@@ -8,6 +8,7 @@ from gpu_training.core.admission_words import parse_refusal
 from gpu_training.core.naming import QUEUE_LABEL
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_events import last_at
+from gpu_training.core.pending_quota import of_quotas, with_quota
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pending_view import View
 from gpu_training.core.pods import PodObservation
@@ -130,6 +131,9 @@ def of_no_pod(view: View) -> Report | None:
 
 
 def _looked_at(view: View) -> Report:
+    by_quota = None if view.events.readable else of_quotas(view)
+    if by_quota is not None:
+        return by_quota
     unread = "" if view.events.readable else "; the Job's events, which would say why, could not be read"
     return Report(
         cause=Cause.WAITING,
@@ -167,9 +171,9 @@ def of_refusal(view: View) -> Report | None:
     words = parse_refusal(event.message) if event is not None else None
     if event is None or words is None:
         return None
-    return Report(
-        cause=words.cause, cure=words.cure, summary=words.summary, remedy=words.remedy, words=plain(event.message, 1000)
-    )
+    said = plain(event.message, 1000)
+    report = Report(cause=words.cause, cure=words.cure, summary=words.summary, remedy=words.remedy, words=said)
+    return with_quota(report, words, view)
 
 
 def _refusal(view: View) -> Happening | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gpu_training.core.autoscaler_words import ScalingState
+from gpu_training.core.kubelet_words import parse_kubelet_event
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_growth import Growth, growth_of
 from gpu_training.core.pending_nodes import of_nodes
@@ -74,7 +75,7 @@ def _found(pod: PodObservation, words: SchedulerWords | None, view: View) -> Rep
         return _preempting(words)
     whole = whole_pod_reason(words)
     if whole is not None:
-        return of_words(words, growth, whole)
+        return _with_claim(of_words(words, growth, whole), pod, view)
     found = of_nodes(words, growth, view)
     if found is None:
         found = of_words(words, growth, None)
@@ -91,6 +92,19 @@ def _preempting(words: SchedulerWords) -> Report:
         summary=f"{victims} of lower priority {verb} being ended{where} to make room.",
         remedy="Wait: their grace period bounds it.",
     )
+
+
+def _with_claim(report: Report, pod: PodObservation, view: View) -> Report:
+    """Give the report with what is said of the volume claim that is not bound, which the scheduler does not know."""
+    claims = view.demand.claims if view.demand is not None else ()
+    if report.cause is not Cause.VOLUME_UNBOUND or not claims:
+        return report
+    for event in view.events.about_claims(claims, int(pod.created_at or 0.0)):
+        words = parse_kubelet_event(event.reason, event.message)
+        if words is not None:
+            summary = f"Volume claim {plain(event.name)} is not bound. {words.summary}"
+            return replace(report, summary=summary, remedy=words.remedy)
+    return report
 
 
 def _grown(report: Report, growth: Growth) -> Report:

@@ -68,6 +68,7 @@ class Demand:
     :param priority: as admission resolved it; 0 in a template.
     :param preempts: whether pods of lower priority may be ended for it.
     :param gates: names of its scheduling gates.
+    :param claims: names of the PersistentVolumeClaims that it mounts.
     """
 
     gpus: int = 0
@@ -81,6 +82,7 @@ class Demand:
     gates: tuple[str, ...] = ()
     scheduler: str = DEFAULT_SCHEDULER
     image: str = ""
+    claims: tuple[str, ...] = ()
 
 
 def demand_of(document: object) -> Demand:
@@ -101,6 +103,7 @@ def demand_of(document: object) -> Demand:
         gates=tuple(text(gate, "name") for gate in entries(spec, "schedulingGates")),
         scheduler=text(spec, "schedulerName") or DEFAULT_SCHEDULER,
         image=_image(spec),
+        claims=_claims(spec),
     )
 
 
@@ -201,6 +204,11 @@ def _tolerated(document: Document) -> Tolerated:
         value=text(document, "value"),
         effect=text(document, "effect"),
     )
+
+
+def _claims(spec: Document) -> tuple[str, ...]:
+    names = (text(child(volume, "persistentVolumeClaim"), "claimName") for volume in entries(spec, "volumes"))
+    return tuple(name for name in names if name)
 
 
 def _image(spec: Document) -> str:

@@ -23,6 +23,7 @@ from tests.unit.core.pending_world import (
     node,
     queued_job,
     report_of,
+    tenant,
     told,
     untaken_job,
     waiting_pod,
@@ -121,6 +122,47 @@ def test_in_its_back_off_a_training_waits_for_nothing_that_is_odd() -> None:
     assert told([succeeded_pod()], around([node()]), second=600) is None
     unseen = pod("Running", container(running()))
     assert told([], around([node()]), gone=[unseen], second=600) is None
+
+
+def quota(used: str, hard: str = "2", name: str = "requests.nvidia.com/gpu") -> Any:
+    return {"metadata": {"name": "gpuq"}, "status": {"hard": {name: hard}, "used": {name: used}}}
+
+
+def test_who_uses_a_quota_is_named() -> None:
+    tenants = [tenant("ours", gpus=1, deadline=60), tenant("theirs", namespace="research"), tenant("cpu", gpus=0)]
+    report = report_of([], around([node()], tenants, [refusal()], quotas=[quota("1")]))
+    assert (report.cause, report.cure) == (Cause.QUOTA_EXCEEDED, Cure.WAITING)
+    assert [holder.who for holder in report.holders] == ["pod ours"]
+
+
+def test_a_quota_that_has_room_again_heals_with_the_controllers_next_try() -> None:
+    """It tries after 64 s and more, once it has been refused a few times."""
+    report = report_of([], around([node()], [tenant()], [refusal()], quotas=[quota("0")]))
+    assert (report.cause, report.cure) == (Cause.QUOTA_EXCEEDED, Cure.TRANSIENT)
+    assert "room by now" in report.summary
+    odd = {"metadata": {"name": "gpuq"}, "status": {"hard": {"requests.nvidia.com/gpu": "many"}, "used": {}}}
+    assert report_of([], around([node()], events=[refusal()], quotas=[odd])).cure is Cure.WAITING
+
+
+@pytest.mark.parametrize(
+    ("of_namespace", "cure", "says"),
+    [
+        (quota("2"), Cure.WAITING, "requests.nvidia.com/gpu: 1 asked, 2 of 2 used"),
+        (quota("0", "0"), Cure.NEVER, "1 asked, 0 of 0 used"),
+        (quota("3", "3", "pods"), Cure.WAITING, "pods: 1 asked, 3 of 3 used"),
+        (quota("1Gi", "2Gi", "memory"), Cure.WAITING, "memory: 2Gi asked, 1Gi of 2Gi used"),
+    ],
+)
+def test_where_events_are_hidden_the_quotas_tell(of_namespace: Any, cure: Cure, says: str) -> None:
+    report = report_of([], around([node()], events=None, quotas=[of_namespace]), of=with_template())
+    assert (report.cause, report.cure) == (Cause.QUOTA_EXCEEDED, cure)
+    assert says in report.summary
+    roomy = report_of([], around([node()], events=None, quotas=[quota("1")]), of=with_template())
+    assert roomy.cause is Cause.WAITING
+
+
+def with_template() -> Any:
+    return job(spec={"template": waiting_pod()})
 
 
 QUEUED_WORDS = (

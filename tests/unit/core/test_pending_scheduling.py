@@ -179,6 +179,30 @@ def test_a_node_that_comes_up_may_offer_gpus_soon() -> None:
     assert (report.cause, report.cure) == (Cause.NO_GPU_NODES, Cure.WAITING)
 
 
+@pytest.mark.parametrize(
+    "key",
+    [
+        "node.cilium.io/agent-not-ready",
+        "ebs.csi.aws.com/agent-not-ready",
+        "startup-taint.cluster-autoscaler.kubernetes.io/gpu-driver",
+        "karpenter.sh/unregistered",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    ],
+)
+def test_a_node_that_is_being_set_up_is_waited_for(key: str) -> None:
+    booting = node(taints=[{"key": key, "value": "true", "effect": "NoSchedule"}])
+    report = report_of([waiting_pod()], around([booting]))
+    assert (report.cause, report.cure) == (Cause.NODES_NOT_READY, Cure.TRANSIENT)
+
+
+def test_gpus_of_another_name_are_pointed_out() -> None:
+    sliced = node("a100-1", gpus=0)
+    sliced["status"]["allocatable"]["nvidia.com/mig-1g.10gb"] = "7"
+    report = report_of([waiting_pod()], around([node(gpus=0), sliced]))
+    assert report.cause is Cause.NO_GPU_NODES
+    assert "a100-1 offers nvidia.com/mig-1g.10gb" in report.summary
+
+
 def test_who_holds_the_gpus_is_named_with_the_soonest_end_first() -> None:
     tenants = [
         tenant("endless", "a", gpus=2, made_by="notebook", namespace="research"),
@@ -278,6 +302,26 @@ def test_what_nodes_do_not_tell_the_scheduler_does(message: str, cause: Cause, c
     assert says in report.summary
 
 
+UNBOUND = f"0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. {NOT_HELPFUL}"
+
+
+def test_what_is_said_of_a_claim_that_is_not_bound_is_told() -> None:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    waiting = waiting_pod(UNBOUND, spec={"volumes": volumes})
+    words = 'storageclass.storage.k8s.io "fast" not found'
+
+    def about(name: str, second: int = 10) -> Any:
+        claim = {"kind": "PersistentVolumeClaim", "metadata": {"name": name, "uid": f"uid-of-{name}"}}
+        return event(claim, "ProvisioningFailed", words, source="persistentvolume-controller", second=second)
+
+    report = report_of([waiting], around([node()], events=[about("data")]))
+    assert report.cause is Cause.VOLUME_UNBOUND
+    assert "data" in report.summary
+    assert "storage class fast" in report.summary
+    for another in (about("other"), {**about("data"), "lastTimestamp": "2026-11-30T19:00:00Z"}):
+        assert "fast" not in report_of([waiting], around([node()], events=[another])).summary
+
+
 def test_a_volume_elsewhere_is_waited_for_while_a_node_there_may_become_free() -> None:
     message = (
         f"0/2 nodes are available: 1 Insufficient {GPU}, 1 node(s) had volume node affinity conflict. {NO_VICTIMS}"
@@ -327,6 +371,8 @@ def test_an_autoscaler_that_can_not_help_leaves_a_taint_to_whoever_asks() -> Non
     assert "no kind of node" in report.remedy
     not_said = report_of([waiting], around(nodes, autoscaler=present))
     assert (not_said.cause, not_said.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.WAITING)
+    long_ago = report_of([waiting], around(nodes, events=[said], autoscaler=present), second=1000)
+    assert long_ago.cure is Cure.WAITING
     of_another = event(waiting, "NotTriggerScaleUp", message, source="cluster-autoscaler", uid="uid-of-another")
     assert report_of([waiting], around(nodes, events=[of_another], autoscaler=present)).cure is Cure.WAITING
 
