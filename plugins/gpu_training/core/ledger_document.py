@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Final, TypeVar
@@ -211,11 +210,9 @@ def _intervals(value: object) -> tuple[Interval, ...]:
 
 
 def _interval(pair: object) -> Interval:
-    match pair:
-        case [int() | float() as begin, int() | float() as end] if math.isfinite(begin) and math.isfinite(end):
-            return float(begin), float(end)
-        case _:
-            raise PlainDataError("waited", pair, "two times, the begin and the end of a wait,")
+    if isinstance(pair, list) and len(pair) == 2:
+        return number({"waited": pair[0]}, "waited"), number({"waited": pair[1]}, "waited")
+    raise PlainDataError("waited", pair, "two times, the begin and the end of a wait,")
 
 
 def _claim(body: Mapping[str, object]) -> Claim:

@@ -10,6 +10,7 @@ from gpu_training.contract import Result, ResultStatus
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.budget import Allowance, Budget
 from gpu_training.core.ledger import Claim, Ending, Ledger, LedgerJob, Renewal, Trained
+from gpu_training.core.queue_time import merged
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 BUDGET = Budget(attempts=3, disruptions=2, gpu_seconds=None, wall_seconds=1800)
@@ -165,6 +166,7 @@ results = st.builds(
     model_uri=st.none() | texts,
     last_step=st.none() | counts,
 )
+intervals = st.lists(st.tuples(moments, moments), max_size=3).map(merged)
 jobs = st.builds(
     LedgerJob,
     number=counts,
@@ -183,6 +185,7 @@ jobs = st.builds(
     verdict=st.none() | verdicts,
     attempts=st.lists(attempts, max_size=2).map(tuple),
     unseen_gpu_seconds=amounts,
+    waited=intervals,
 )
 claims = st.builds(
     Claim,

@@ -76,6 +76,13 @@ def full_document() -> dict[str, Any]:
         service_account="training",
         checkpoint_uri="s3://flights/checkpoints/",
         code_version="4f1c2e9",
+        clocks={
+            "queue_seconds": 7200,
+            "startup_seconds": 900,
+            "run_seconds": 1200,
+            "stall_seconds": 300,
+            "total_seconds": 9000,
+        },
         budget={"attempts": 4, "disruptions": 6, "gpu_seconds": 7200, "wall_seconds": 3600},
         memory_growth={"factor": 2, "maximum": "8Gi"},
         spot_fallback={

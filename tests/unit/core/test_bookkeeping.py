@@ -350,6 +350,67 @@ def test_a_job_that_was_taken_away_spends_no_attempt(ending: Ending) -> None:
     assert (taken.gpu_seconds, taken.failures) == (90.0, 0)
 
 
+GAVE_UP = replace(verdict(Action.RETRY, Category.STALLED), summary="it reported no progress within 60 s")
+
+
+def test_what_ran_when_its_job_was_given_up_has_ended_for_that_reason() -> None:
+    attempts = (
+        attempt("ended", end=20.0, action=Action.RETRY),
+        attempt("ran", end=None),
+        attempt("queued", start=None, end=None),
+    )
+    taken = take_away(ledger_job(1, attempts=attempts), Ending.DELETED, now=100.0, because=GAVE_UP)
+    ended, ran, queued = taken.attempts
+    assert ended == attempts[0]
+    assert (ran.verdict, ran.ended_at, ran.gpu_seconds, ran.estimated) == (GAVE_UP, 100.0, 90.0, True)
+    # One that was on no node has not taken too long for anything.
+    assert queued.verdict is not None
+    assert (queued.verdict.category, queued.gpu_seconds) == (Category.KILLED, 0.0)
+    # The reason is the attempt's: another Job of the lineage may follow.
+    assert (taken.ending, taken.verdict) == (Ending.DELETED, None)
+
+
+@pytest.mark.parametrize(
+    ("because", "failures"),
+    [
+        (None, 0),
+        (GAVE_UP, 1),
+        (verdict(Action.RETRY, Category.STARTUP_TIMEOUT), 1),
+        (verdict(Action.FAIL, Category.RUN_TIMEOUT), 1),
+    ],
+)
+def test_an_attempt_that_took_too_long_is_spent_and_one_that_nobody_wants_any_more_is_not(
+    because: Verdict | None, failures: int
+) -> None:
+    record = ledger_job(1, attempts=(attempt("ran", end=None),))
+    taken = take_away(record, Ending.DELETED, now=100.0, because=because)
+    assert (taken.failures, taken.disruptions, taken.gpu_seconds) == (failures, 0, 90.0)
+
+
+def test_a_reason_changes_nothing_in_a_job_that_had_ended() -> None:
+    closed = close(ledger_job(1), outcome(OutcomeKind.FAILED, verdict()), now=50.0, memory_cap="8Gi")
+    assert take_away(closed, Ending.DELETED, now=100.0, because=GAVE_UP) == closed
+
+
+# The queue.
+
+
+def test_the_queue_is_no_wall_time_and_stays_known_when_the_job_is_closed() -> None:
+    record = look(NEW, 100, job(), pends("a", 0))
+    record = look(record, 160, job(), runs("a", 0, 120))
+    assert record.waited == ((moment(0), moment(120)),)
+    assert record.wall_seconds(moment(160)) == 40.0
+    closed = close(record, outcome(OutcomeKind.FAILED, verdict()), now=moment(180), memory_cap="8Gi")
+    assert (closed.waited, closed.wall_seconds(moment(999))) == (record.waited, 60.0)
+    taken = take_away(record, Ending.DELETED, now=moment(180), because=GAVE_UP)
+    assert (taken.waited, taken.wall_seconds(moment(999))) == (record.waited, 60.0)
+
+
+def test_a_job_that_only_waited_has_spent_no_wall_time_when_it_is_taken_away() -> None:
+    record = take_away(look(NEW, 500, job(), pends("a", 3)), Ending.DELETED, now=moment(500), because=GAVE_UP)
+    assert (record.wall_seconds(moment(999)), record.gpu_seconds, record.failures) == (0.0, 0.0, 0)
+
+
 @pytest.mark.parametrize(
     ("memory", "cap", "action"),
     [

@@ -18,7 +18,7 @@ from gpu_training.core.verdict import Action
 pytestmark = pytest.mark.core
 
 FULL = ledger_of(
-    ended_job(1, attempts=(attempt("a", action=Action.RETRY_LARGER), attempt("b"))),
+    ended_job(1, attempts=(attempt("a", action=Action.RETRY_LARGER), attempt("b")), waited=((0.0, 8.5), (20.0, 30.0))),
     ledger_job(2, generation=2, period=2, attempts=(attempt("c", end=None),)),
     generation=2,
     period=2,
@@ -132,6 +132,17 @@ def test_a_text_that_is_no_ledger_is_refused(text: str, words: str) -> None:
         ("jobs/0/attempts/0/gpus", -1, "gpus=-1.0: a number from 0 on"),
         ("jobs/0/attempts/0/started_at", "noon", "started_at='noon': a finite number"),
         ("jobs/0/attempts/0/estimated", None, "estimated=None: true or false"),
+        ("jobs/0/waited", None, "waited=None: two times, the begin and the end of a wait,"),
+        ("jobs/0/waited", "long", "waited='long': two times"),
+        ("jobs/0/waited", {"0": 5}, "waited={'0': 5}: two times"),
+        ("jobs/0/waited/0", 5, "waited=5: two times"),
+        ("jobs/0/waited/0", [1.0], "waited=[1.0]: two times"),
+        ("jobs/0/waited/0", [1.0, 2.0, 3.0], "waited=[1.0, 2.0, 3.0]: two times"),
+        ("jobs/0/waited/0", ["0", "1"], "waited='0': a finite number"),
+        ("jobs/0/waited/0", [0.0, float("inf")], "waited=inf: a finite number"),
+        ("jobs/0/waited/0", [float("nan"), 1.0], "waited=nan: a finite number"),
+        ("jobs/0/waited/0", [True, 5.0], "waited=True: a finite number"),
+        ("jobs/0/waited/0", [0, 10**400], "waited=1000"),
         ("claims", None, "claims=None: a list"),
         ("claims/0/task", 5, "task=5: a text"),
         ("claims/0/max_tries", "2", "max_tries='2': a whole number"),
@@ -159,3 +170,25 @@ def test_what_somebody_edited_is_refused_naming_the_field(path: str, value: obje
 def test_fields_that_a_later_release_adds_are_ignored() -> None:
     document = {**json.loads(to_text(FULL)), "more": 1}
     assert from_text(json.dumps(document)) == FULL
+
+
+@pytest.mark.parametrize(
+    ("waited", "read"),
+    [
+        ([[3, 5], [1, 2]], ((1.0, 2.0), (3.0, 5.0))),
+        ([[1, 3], [2, 5]], ((1.0, 5.0),)),
+        ([[5, 1]], ()),
+        ([], ()),
+    ],
+)
+def test_waits_are_read_as_intervals_that_do_not_meet(waited: object, read: object) -> None:
+    document = json.loads(to_text(FULL))
+    document["jobs"][0]["waited"] = waited
+    assert from_text(json.dumps(document)).jobs[0].waited == read
+
+
+def test_a_ledger_of_a_release_that_knew_no_waits_is_one_without() -> None:
+    document = json.loads(to_text(FULL))
+    for entry in document["jobs"]:
+        del entry["waited"]
+    assert [entry.waited for entry in from_text(json.dumps(document)).jobs] == [(), ()]

@@ -10,6 +10,7 @@ from tests.unit.core.specs import document, full_document, spec
 
 from gpu_training.contract import Variable
 from gpu_training.core.budget import DEFAULT_DISRUPTIONS, DeclaredBudget
+from gpu_training.core.clocks import Clocks
 from gpu_training.core.environment import SecretKey
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.memory_growth import MemoryGrowth
@@ -62,6 +63,9 @@ def test_a_full_document_is_read_field_by_field() -> None:
         Toleration(key="dedicated", value="", effect="NoSchedule"),
     )
     assert (read.shared_memory, read.queue, read.code_version) == ("512Mi", "gpu", "4f1c2e9")
+    assert read.clocks == Clocks(
+        queue_seconds=7200, startup_seconds=900, run_seconds=1200, stall_seconds=300, total_seconds=9000
+    )
     assert read.budget == DeclaredBudget(attempts=4, disruptions=6, gpu_seconds=7200, wall_seconds=3600)
     assert read.memory_growth == MemoryGrowth(factor=Fraction(2), maximum="8Gi")
     assert read.spot_fallback == SpotFallback(
@@ -76,6 +80,7 @@ def test_the_smallest_document_gets_defaults() -> None:
     read = spec()
     assert (read.namespace, read.service_account, read.shared_memory) == ("gpu-training", "training", "1Gi")
     assert read.resources.requests == {GPU_RESOURCE: "1", "memory": "2Gi"}
+    assert read.clocks == Clocks()
     assert read.budget == DeclaredBudget(attempts=None, disruptions=DEFAULT_DISRUPTIONS)
     assert read.memory_growth == MemoryGrowth(factor=Fraction(3, 2), maximum="4096Mi")
     assert (read.spot_fallback, read.if_trained, read.failure_rules) == (None, IfTrained.REUSE, ())
