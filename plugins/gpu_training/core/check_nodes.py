@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from gpu_training.core.check_up import Check, State
@@ -11,29 +11,25 @@ from gpu_training.core.look_ups import Answer, LookUp
 from gpu_training.core.nearest_fit import nearest_fit
 from gpu_training.core.node_index import index_of, promise_of, whole_of
 from gpu_training.core.node_obstacles import obstacles_of_node
+from gpu_training.core.node_sentences import remedy_of, summary_of
 from gpu_training.core.pending_cause import Cause
+from gpu_training.core.pending_growth import Growth
 from gpu_training.core.pod_demand import Demand
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.surroundings import Node, Tenant
 
 _SHOWN: Final = 3
 _KARPENTER: Final = "karpenter.sh"
-_PASSES: Final[Mapping[Cause, str]] = {
-    Cause.GPUS_TAKEN: "wait until others have ended; more nodes, or fewer GPUs a training, shorten the wait",
-    Cause.CPU_OR_MEMORY_TAKEN: "wait until others have ended; asking for less CPU or memory shortens the wait",
-    Cause.NODES_UNDER_PRESSURE: "free disk, memory or process ids on the node",
-    Cause.NODES_NOT_READY: "look at the node: kubectl describe node",
-    Cause.NODES_CORDONED: "kubectl uncordon the node when its maintenance is over",
-}
+_PASSES: Final = (
+    Cause.GPUS_TAKEN,
+    Cause.CPU_OR_MEMORY_TAKEN,
+    Cause.NODES_UNDER_PRESSURE,
+    Cause.NODES_NOT_READY,
+    Cause.NODES_CORDONED,
+)
 """What ends by itself, or is somebody's passing work on a node: trainings wait for it."""
-_STAYS: Final[Mapping[Cause, str]] = {
-    Cause.DEVICE_PLUGIN_DOWN: "repair NVIDIA's device plugin on the node: its pod there, then the driver",
-    Cause.TAINT_NOT_TOLERATED: "add the taint to training.tolerations if trainings may run there, or remove it",
-    Cause.TOO_FEW_GPUS: "ask for no more GPUs than one node has, or add a larger node",
-    Cause.TOO_LITTLE_CPU_OR_MEMORY: "ask for less in training.resources, or add a larger node",
-    Cause.LABEL_NOT_MATCHED: "correct training.node_selector in the model's file, or label the nodes that are meant",
-    Cause.NO_GPU_NODES: "add nodes with GPUs, and NVIDIA's device plugin, which has them offered",
-}
+_ADD_NODES: Final = "add nodes with GPUs, and NVIDIA's device plugin, which has them offered"
+_REPAIR_PLUGIN: Final = "repair NVIDIA's device plugin on the node: its pod there, then the driver"
 
 
 def check_nodes(
@@ -61,21 +57,26 @@ def check_nodes(
         why = "nodes may not be read by this account" if hidden else f"nodes were not read: {look_up.said}"
         return check(State.UNKNOWN, why, "grant list on nodes, as include/manifests does, or look with kubectl")
     survey = count_nodes(index_of(nodes, tenants if all_tenants else None), demand)
-    nearest = survey.kinds[0] if survey.kinds else None
-    if nearest is None or nearest.hardest is None:
-        if nearest is None:
-            return check(_worst(groups), "the cluster has no nodes", _STAYS[Cause.NO_GPU_NODES])
+    if not survey.kinds:
+        return check(_worst(groups), "the cluster has no nodes", _ADD_NODES)
+    nearest = survey.kinds[0]
+    if nearest.hardest is None:
         unseen = "" if all_tenants else ", as far as may be seen: pods of other namespaces may not be read"
         return check(State.OK, f"the training fits on {_names(survey, nearest)} now{unseen}")
-    cause = nearest.hardest.cause
-    told = f"{_names(survey, nearest)} {', '.join(each.reason for each in nearest.obstacles)}"
-    remedy = _PASSES.get(cause) or _STAYS[cause]
-    if near := nearest_fit(survey, demand):
-        remedy = f"{remedy}; {near}"
-    if cause in _PASSES:
-        return check(State.WARNING, f"no node takes the training now; nearest to it: {told}", remedy)
-    rest = "; ".join(f"{each.count} × {each.reason}" for each in survey.counts)
-    return check(_worst(groups), f"no node can take the training; nearest to it: {told} (all nodes: {rest})", remedy)
+    change = nearest_fit(survey, demand)
+    remedy = remedy_of(nearest, nearest.hardest, _growth(groups), change)
+    counts = "; ".join(f"{each.count} × {each.reason}" for each in survey.counts)
+    others = f" All nodes: {counts}" if len(survey.counts) > 1 else ""
+    return check(
+        State.WARNING if nearest.hardest.cause in _PASSES else _worst(groups),
+        f"{summary_of(nearest, nearest.hardest, survey, demand)}{others}",
+        f"{change}. {remedy}" if change else remedy,
+    )
+
+
+def _growth(groups: Sequence[str]) -> Growth:
+    clause = "Karpenter may add a node; whether it does is seen when a pod waits." if _KARPENTER in groups else ""
+    return Growth(said=None, hopeless=False, clause=clause)
 
 
 def _worst(groups: Sequence[str]) -> State:
@@ -104,7 +105,7 @@ def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, 
     if down:
         said = f"GPUs that are there are not offered on {_listed(down, len(down))}"
         state = State.WARNING if len(offering) > len([n for n in offering if n.name in down]) else State.BROKEN
-        return check(state, said, _STAYS[Cause.DEVICE_PLUGIN_DOWN])
+        return check(state, said, _REPAIR_PLUGIN)
     if not meant:
         return check(State.UNKNOWN, "no node has the labels that the training asks for", "see nodes")
     if not offering:

@@ -44,8 +44,9 @@ class Check:
     @property
     def line(self) -> str:
         """The check as one line of bounded length."""
+        said = one_line(self.said)
         remedy = f"; to do: {one_line(self.remedy)}" if self.remedy else ""
-        return f"{self.state:<{_WIDTH}}  {self.name}: {one_line(self.said)}{remedy}"
+        return f"{self.state:<{_WIDTH}}  {self.name}: {said.removesuffix('.') if remedy else said}{remedy}"
 
 
 def one_line(text: str) -> str:
