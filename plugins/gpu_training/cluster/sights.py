@@ -94,6 +94,7 @@ class Sights:
         return Surroundings(
             nodes=self._nodes.values,
             tenants=tenants if tenants is not None else self._own_tenants.values,
+            tenants_everywhere=tenants is not None,
             events=self._happenings(uids),
             quotas=self._quotas.values,
             limits=None if limits is None else tuple(limit for rules in limits for limit in rules),

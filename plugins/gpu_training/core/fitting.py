@@ -64,11 +64,14 @@ class Survey:
     """All nodes, by what keeps the pod off them.
 
     :param kinds: those nearest to taking the pod first.
+    :param free: of each resource that is asked for and each node, in billionths.
+    :param all_seen: whether all pods on the nodes were: else less may be free.
     """
 
     index: NodeIndex
     kinds: tuple[Kind, ...]
     free: Mapping[str, Sequence[int]]
+    all_seen: bool = True
 
     @property
     def counts(self) -> tuple[NodeCount, ...]:
@@ -81,10 +84,13 @@ class Survey:
         return tuple(NodeCount(reason=reason, count=count, cause=cause) for (cause, reason), count in ranked)
 
 
-def count_nodes(index: NodeIndex, demand: Demand, own: Collection[tuple[str, str]] = ()) -> Survey:
+def count_nodes(
+    index: NodeIndex, demand: Demand, own: Collection[tuple[str, str]] = (), *, all_seen: bool = True
+) -> Survey:
     """Give all nodes by what keeps a pod off them.
 
     :param own: namespaces and names of the training's own pods, to which a node may be nominated.
+    :param all_seen: whether the tenants in the index are all there are.
     """
     names = frozenset(name for term in demand.terms or () for each in term.fields for name in each.values)
     labels = frozenset([*demand.selector, *(each.key for term in demand.terms or () for each in term.labels)])
@@ -101,7 +107,8 @@ def count_nodes(index: NodeIndex, demand: Demand, own: Collection[tuple[str, str
     for place, mark in enumerate(marks):
         of_mark[mark].append(place)
     kinds = [Kind(obstacles=found, places=tuple(at)) for found, at in places.items()]
-    return Survey(index=index, kinds=tuple(sorted(kinds, key=_distance)), free=free)
+    seen = all_seen and index.usage is not None
+    return Survey(index=index, kinds=tuple(sorted(kinds, key=_distance)), free=free, all_seen=seen)
 
 
 def obstacles(node: Node, free: Mapping[str, Fraction], demand: Demand) -> tuple[Obstacle, ...]:

@@ -27,10 +27,14 @@ _SHORT_OF_OTHERS: Final = (Cause.CPU_OR_MEMORY_TAKEN, Cause.TOO_LITTLE_CPU_OR_ME
 
 def nearest_fit(survey: Survey, demand: Demand) -> str:
     """Give the smallest changes that would let a pod run now, such as `2 GPUs would fit now on g5-1`; empty when no
-    single change would."""
+    single change would. Where not all pods could be seen, something `may fit`."""
     changes: tuple[Callable[[Survey, Demand], str], ...] = (_fewer_gpus, _less_of_another, _toleration, _selector)
     found = [text for text in (change(survey, demand) for change in changes) if text]
     return ", or ".join(found[:_MOST_CHANGES])
+
+
+def _would(survey: Survey) -> str:
+    return "would" if survey.all_seen else "may"
 
 
 def gpus(count: int) -> str:
@@ -67,7 +71,7 @@ def _fewer_gpus(survey: Survey, demand: Demand) -> str:
     if most < 1:
         return ""
     there = [place for place in places if free[place] // UNIT == most]
-    return f"{gpus(most)} would fit now on {on_nodes(survey, there)}"
+    return f"{gpus(most)} {_would(survey)} fit now on {on_nodes(survey, there)}"
 
 
 def _less_of_another(survey: Survey, demand: Demand) -> str:
@@ -80,7 +84,8 @@ def _less_of_another(survey: Survey, demand: Demand) -> str:
     best = max(places, key=lambda place: free[place])
     if free[best] <= 0:
         return ""
-    return f"with {amount_of(resource, Fraction(free[best], UNIT))} it would fit now on {on_nodes(survey, [best])}"
+    amount = amount_of(resource, Fraction(free[best], UNIT))
+    return f"with {amount} it {_would(survey)} fit now on {on_nodes(survey, [best])}"
 
 
 def _is_another(obstacle: Obstacle) -> bool:
@@ -93,7 +98,7 @@ def _toleration(survey: Survey, demand: Demand) -> str:
         return ""
     best = min(kinds, key=lambda kind: (len(kind.obstacles), -len(kind.places)))
     wanted = ", ".join(toleration_text(o.taint) for o in best.obstacles if o.taint is not None)
-    return f"it would fit now on {on_nodes(survey, best.places)} with {wanted} in {TOLERATIONS}"
+    return f"it {_would(survey)} fit now on {on_nodes(survey, best.places)} with {wanted} in {TOLERATIONS}"
 
 
 def toleration_text(taint: Taint) -> str:
@@ -124,7 +129,7 @@ def _selector(survey: Survey, demand: Demand) -> str:
     how = " and ".join(
         part for part in (f"with {changed}" if changed else "", f"without {without}" if without else "") if part
     )
-    return f"it would fit now on {on_nodes(survey, places[best])} {how} in training.node_selector"
+    return f"it {_would(survey)} fit now on {on_nodes(survey, places[best])} {how} in training.node_selector"
 
 
 def holders_of(

@@ -71,6 +71,9 @@ def _gpus_taken(survey: Survey, demand: Demand) -> str:
     whole = survey.index.table.whole(GPU_RESOURCE)
     total = sum(whole[place] for place in places) // UNIT
     free = [max(0, survey.free[GPU_RESOURCE][place]) // UNIT for place in places]
+    if any(free) and not survey.all_seen:
+        taken = total - sum(free)
+        return f"Waiting for {gpus(demand.gpus)}: of {total} {GPU_RESOURCE} of {nodes}, {taken} or more are taken."
     if any(free):
         spread = f", at most {max(free)} of them on one" if len(places) > 1 else ""
         return (

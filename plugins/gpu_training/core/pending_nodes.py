@@ -76,7 +76,7 @@ def _by_words(words: SchedulerWords | None, growth: Growth, survey: Survey, dema
             cause=Cause.GPUS_TAKEN if gpu else Cause.CPU_OR_MEMORY_TAKEN,
             cure=Cure.WAITING,
             summary=f"Waiting for {gpus(demand.gpus) if gpu else resource}: the scheduler finds too little {resource} "
-            f"free, and the pods that hold it on {on_nodes(survey, fits)} could not all be seen.",
+            f"free, and {_doubt(survey)}.",
             remedy=wait_for_others(growth),
             nodes=survey.counts,
         )
@@ -87,6 +87,13 @@ def _by_words(words: SchedulerWords | None, growth: Growth, survey: Survey, dema
         remedy="Wait for the scheduler's next try; if it stays so, read its words.",
         nodes=survey.counts,
     )
+
+
+def _doubt(survey: Survey) -> str:
+    fits = on_nodes(survey, survey.kinds[0].places)
+    if survey.all_seen:
+        return f"has not tried again since there is room on {fits}"
+    return f"the pods that hold it on {fits} could not all be seen"
 
 
 def _cure(cause: Cause, growth: Growth, survey: Survey) -> Cure:

@@ -43,7 +43,7 @@ class View:
         """What keeps a pod of the training off each node; None when nodes or demand are not known."""
         if self.index is None or self.demand is None:
             return None
-        return count_nodes(self.index, self.demand, self.own)
+        return count_nodes(self.index, self.demand, self.own, all_seen=self.around.tenants_everywhere)
 
     @cached_property
     def own(self) -> frozenset[tuple[str, str]]:

@@ -159,11 +159,13 @@ class Surroundings:
 
     :param events: of the namespace.
     :param tenants: pods that are on nodes, of every namespace that could be read.
+    :param tenants_everywhere: whether that was every namespace there is: else more may be held than is known.
     :param hidden: what could not be read and why, in words, such as `nodes: the account may not list them`.
     """
 
     nodes: tuple[Node, ...] | None = None
     tenants: tuple[Tenant, ...] | None = None
+    tenants_everywhere: bool = True
     events: tuple[Happening, ...] | None = None
     quotas: tuple[Quota, ...] | None = None
     limits: tuple[Limit, ...] | None = None

@@ -184,8 +184,12 @@ def around(
     quotas: Iterable[Any] = (),
     limits: Iterable[Any] = (),
     hidden: tuple[str, ...] = (),
+    everywhere: bool = True,
 ) -> Surroundings:
-    """Give the surroundings in documents; None: they could not be read."""
+    """Give the surroundings in documents; None: they could not be read.
+
+    :param everywhere: whether the tenants are those of all namespaces.
+    """
     held = None if tenants is None else tuple(each for each in map(tenant_of, tenants) if each is not None)
     return Surroundings(
         nodes=None if nodes is None else tuple(map(node_of, nodes)),
@@ -196,6 +200,7 @@ def around(
         limits=tuple(limit for each in limits for limit in limits_of(each)),
         autoscaler=autoscaler,
         hidden=hidden,
+        tenants_everywhere=everywhere,
     )
 
 

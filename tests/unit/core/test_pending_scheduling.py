@@ -268,10 +268,25 @@ def test_where_nodes_are_hidden_the_scheduler_is_believed(message: str, cause: C
 
 
 def test_pods_that_can_not_be_seen_are_believed_to_hold_what_the_scheduler_misses() -> None:
-    report = report_of([waiting_pod()], around([node("a"), node("b", gpus=0)], None))
-    assert (report.cause, report.cure) == (Cause.GPUS_TAKEN, Cure.WAITING)
-    assert "could not all be seen" in report.summary
-    assert report.nearest == ""
+    nodes = [node("a"), node("b", gpus=0)]
+    for seen in (around(nodes, None), around(nodes, [tenant(on="a")], everywhere=False)):
+        report = report_of([waiting_pod()], seen)
+        assert (report.cause, report.cure) == (Cause.GPUS_TAKEN, Cure.WAITING)
+        assert "could not all be seen" in report.summary
+        assert report.nearest == ""
+
+
+def test_room_that_the_scheduler_has_not_tried_yet_is_told() -> None:
+    report = report_of([waiting_pod()], around([node("a")]))
+    assert report.cause is Cause.GPUS_TAKEN
+    assert "has not tried again since there is room on a" in report.summary
+
+
+def test_where_pods_of_others_are_hidden_no_more_is_said_than_is_known() -> None:
+    held = [tenant("x", "a", gpus=3), tenant("y", "b", gpus=3)]
+    report = report_of([waiting_pod(gpus=2)], around([node("a"), node("b")], held, everywhere=False))
+    assert report.summary == "Waiting for 2 GPUs: of 8 nvidia.com/gpu of 2 matching nodes, 6 or more are taken."
+    assert report.nearest == "1 GPU may fit now on a and 1 more node"
 
 
 CLAIM = 'persistentvolumeclaim "data" not found'
