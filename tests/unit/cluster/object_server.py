@@ -85,6 +85,9 @@ class ObjectApi:
             return 409, {"message": "the object has been modified"}
         if method == "DELETE":
             return 200, self.objects.pop(path)
+        if isinstance(body, list):
+            after = _patched(before, body)
+            return (200, self.put(path, after)) if after is not None else (422, {"message": "a test failed"})
         return 200, self.put(path, body if method == "PUT" else _merged(before, body))
 
 
@@ -94,9 +97,28 @@ def _is_selected(labels: dict[str, str], selector: list[tuple[str, str, str]]) -
 
 
 def _merged(before: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+    """Give a document after a merge patch (RFC 7386)."""
     after = dict(before)
     for key, value in change.items():
-        after[key] = _merged(after.get(key) or {}, value) if isinstance(value, dict) else value
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = _merged(after.get(key) or {}, value) if isinstance(value, dict) else value
+    return after
+
+
+def _patched(before: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Give a document after a JSON patch (RFC 6902) of tests and additions; None where a test fails."""
+    after = json.loads(json.dumps(before))
+    for operation in operations:
+        *steps, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        holder = after
+        for step in steps:
+            holder = holder[step]
+        if operation["op"] == "add":
+            holder[last] = operation["value"]
+        elif holder.get(last) != operation["value"]:
+            return None
     return after
 
 

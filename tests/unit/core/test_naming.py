@@ -258,6 +258,8 @@ def of(**changes: Any) -> str:
         {"secret_environment": {}},
         {"environment_from_secrets": []},
         {"volumes": []},
+        {"clocks": {}},
+        {"clocks": {"queue_seconds": 0, "stall_seconds": 30}},
         {"budget": {"attempts": 9}},
         {"memory_growth": {}},
         {"spot_fallback": {}},
