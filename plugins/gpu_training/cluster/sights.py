@@ -90,11 +90,11 @@ class Sights:
         :param uids: of Jobs and pods whose Events are wanted; None wants all.
         """
         presence = self._presence or Presence(hidden=("autoscaler and Kueue: not looked at yet",))
-        tenants, limits = self._all_tenants.values, self._limits.values
+        everybody, own, limits = self._all_tenants.values, self._own_tenants.values, self._limits.values
         return Surroundings(
             nodes=self._nodes.values,
-            tenants=tenants if tenants is not None else self._own_tenants.values,
-            tenants_everywhere=tenants is not None,
+            tenants=everybody if everybody is not None else own,
+            tenants_everywhere=everybody is not None or own is None,
             events=self._happenings(uids),
             quotas=self._quotas.values,
             limits=None if limits is None else tuple(limit for rules in limits for limit in rules),

@@ -32,7 +32,7 @@ async def look_once(cluster: Cluster, namespace: str, jobs: Iterable[Document]) 
     presence = await look_for(cluster)
     known = {text(child(job, "metadata"), "uid"): job for job in jobs}
     look = partial(_look_at, cluster, hidden)
-    nodes, tenants, events, quotas, limits, workloads = await asyncio.gather(
+    nodes, (tenants, everywhere), events, quotas, limits, workloads = await asyncio.gather(
         look(collections_around.NODES),
         _tenants(cluster, hidden, namespace, known),
         look(collections_around.events(namespace)),
@@ -43,6 +43,7 @@ async def look_once(cluster: Cluster, namespace: str, jobs: Iterable[Document]) 
     return Surroundings(
         nodes=nodes,
         tenants=tenants,
+        tenants_everywhere=everywhere or tenants is None,
         events=None if events is None else tuple(told.happening for told in events),
         quotas=quotas,
         limits=None if limits is None else tuple(limit for rules in limits for limit in rules),
@@ -72,14 +73,15 @@ async def _list(cluster: Cluster, place: Place[Value]) -> tuple[tuple[Value, ...
 
 async def _tenants(
     cluster: Cluster, hidden: list[str], namespace: str, jobs: Mapping[str, Document]
-) -> tuple[Tenant, ...] | None:
+) -> tuple[tuple[Tenant, ...] | None, bool]:
+    """Give who is on nodes, and whether that is everybody."""
     everywhere = collections_around.all_tenants(jobs.get)
     values, error = await _list(cluster, everywhere)
     if error is not None:
         hidden.append(f"{everywhere.word}: {why(error)}")
         if is_refusal(error):
-            return await _look_at(cluster, hidden, collections_around.tenants(namespace, jobs.get))
-    return values
+            return await _look_at(cluster, hidden, collections_around.tenants(namespace, jobs.get)), False
+    return values, True
 
 
 async def _workloads(

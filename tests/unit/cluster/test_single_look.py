@@ -63,6 +63,7 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_seen(api: WatchedApi) -> N
 
     assert seen.nodes is None
     assert [tenant.name for tenant in seen.tenants or ()] == ["ours"]
+    assert not seen.tenants_everywhere
     assert [quota.name for quota in seen.quotas or ()] == ["gpus"]
     assert sorted(seen.hidden) == [
         "nodes: the account may not list them",
