@@ -132,6 +132,7 @@ def test_pods_of_the_own_namespace_are_seen_where_those_of_others_may_not_be(api
         async with opened(api) as lookout:
             seen = lookout.around()
             assert [tenant.name for tenant in seen.tenants or ()] == ["ours"]
+            assert not seen.tenants_everywhere
             assert seen.hidden == ("pods of other namespaces: the account may not list them",)
 
     play(scene())
