@@ -13,7 +13,7 @@ from tests.unit.core.pending_world import DEDICATED, GPU, GPU_TAINT, node, tenan
 
 from gpu_training.core.fitting import NEAREST_FIRST, count_nodes, obstacles
 from gpu_training.core.node_index import NodeIndex, NodeTable, Usage, index_of
-from gpu_training.core.node_matching import holds
+from gpu_training.core.node_matching import holds, in_words
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pod_demand import Demand, Requirement, demand_of
 from gpu_training.core.surroundings import Node, Tenant
@@ -114,6 +114,32 @@ def test_labels_match_as_for_the_scheduler(operator: str, values: Any, matching:
 @pytest.mark.parametrize("requirement", [("Near", ("a",)), ("Gt", ("x",)), ("Gt", ()), ("In", ())])
 def test_a_requirement_that_is_none_is_met_by_nothing(requirement: Any) -> None:
     assert not holds(Requirement(key="k", operator=requirement[0], values=requirement[1]), "7")
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "words"),
+    [
+        ("In", ("a",), "k=a"),
+        ("In", ("a", "b"), "k in (a, b)"),
+        ("In", ("a", "b", "c", "d", "e"), "k in (a, b, c, d, …)"),
+        ("NotIn", ("a",), "k not in (a)"),
+        ("Exists", (), "k is there"),
+        ("DoesNotExist", (), "k is not there"),
+        ("Gt", ("5",), "k above 5"),
+        ("Lt", ("5",), "k below 5"),
+        ("Near", ("a",), "k Near (a)"),
+    ],
+)
+def test_a_requirement_is_told_in_words(operator: str, values: tuple[str, ...], words: str) -> None:
+    assert in_words(Requirement(key="k", operator=operator, values=values)) == words
+
+
+def test_any_number_of_different_demands_is_answered() -> None:
+    """What is kept of earlier ones is bounded."""
+    index = index_of((node_of(node(labels={"pool7": "a"})),), ())
+    for number in (*range(50), 7):
+        kinds = count_nodes(index, demand(nodeSelector={f"pool{number}": "a"})).kinds
+        assert [kind.obstacles == () for kind in kinds] == [number == 7]
 
 
 def affinity(*terms: Any) -> Any:

@@ -135,6 +135,16 @@ def test_who_uses_a_quota_is_named() -> None:
     assert [holder.who for holder in report.holders] == ["pod ours"]
 
 
+def test_a_quota_of_something_else_names_nobody() -> None:
+    of_memory = QUOTA.replace("requests.nvidia.com/gpu", "requests.memory")
+    report = report_of([], around([node()], [tenant("ours")], [refusal(of_memory)]))
+    assert (report.cause, report.holders) == (Cause.QUOTA_EXCEEDED, ())
+
+
+def test_a_refusal_without_words_tells_nothing() -> None:
+    assert report_of([], around([node()], events=[refusal("")])).cause is Cause.WAITING
+
+
 def test_a_quota_that_has_room_again_heals_with_the_controllers_next_try() -> None:
     """It tries after 64 s and more, once it has been refused a few times."""
     report = report_of([], around([node()], [tenant()], [refusal()], quotas=[quota("0")]))

@@ -173,6 +173,17 @@ def test_the_node_nearest_to_taking_the_pod_decides() -> None:
     }
 
 
+def test_nodes_that_retries_keep_away_from_are_told_as_such() -> None:
+    """Written by ours into the affinity of a retry's pods, after a failure that asks for another node."""
+    names = [{"key": "metadata.name", "operator": "NotIn", "values": ["g5-1"]}]
+    required = {"nodeSelectorTerms": [{"matchFields": names}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    report = report_of([waiting_pod(spec={"affinity": affinity})], around([node()]))
+    assert (report.cause, report.cure) == (Cause.LABEL_NOT_MATCHED, Cure.NEVER)
+    assert "g5-1 is left out by its name" in report.summary
+    assert "Retries keep away from nodes on which an attempt failed" in report.remedy
+
+
 def test_a_node_that_comes_up_may_offer_gpus_soon() -> None:
     booting = node("new", gpus=0, ready="False")
     report = report_of([waiting_pod()], around([node("cpu", gpus=0), booting]))
@@ -369,7 +380,8 @@ def test_what_the_autoscaler_does_goes_before_what_nodes_are_like(
 ) -> None:
     waiting = waiting_pod()
     said = event(waiting, reason, message, source="cluster-autoscaler")
-    seen = around(nodes, [tenant()], [said], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
+    later = event(waiting, "FailedScheduling", TAKEN, source="default-scheduler", second=20)
+    seen = around(nodes, [tenant()], [said, later], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
     report = report_of([waiting], seen)
     assert report.cause is cause
     assert report.curable
