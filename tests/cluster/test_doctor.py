@@ -360,3 +360,28 @@ def test_a_cluster_without_gpus_is_told(
     broken(report, "device-plugin", "none of the 1 nodes that are meant offers nvidia.com/gpu", "install NVIDIA's")
     bare_sandbox.remove_node("cpu-1")
     broken(doctor.run(), "nodes", "the cluster has no nodes", "add nodes with GPUs")
+
+
+def test_where_an_autoscaler_may_add_the_node_that_is_missing_nothing_is_broken(
+    sandbox: Sandbox, doctor: Doctor
+) -> None:
+    status = {"metadata": {"name": "cluster-autoscaler-status"}, "data": {"status": "autoscalerStatus: Running"}}
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    doctor.write_model(resources=gpus(8))
+    assert doctor.run().check("nodes")["state"] == "broken"
+    sandbox.api.request("POST", path, status)
+    try:
+        report = doctor.run()
+    finally:
+        sandbox.api.request("DELETE", f"{path}/cluster-autoscaler-status")
+    assert (report.check("nodes")["state"], report.exit_code) == ("warning", Exit.DONE)
+    assert "cluster-autoscaler may add a node" in report.check("nodes")["remedy"]
+
+
+def test_the_nodes_of_the_last_attempt_are_looked_at_as_well(admin: Doctor) -> None:
+    budget, elsewhere = {"attempts": 2}, {"node_selector": {"workload": "nowhere"}}
+    admin.write_model(spot_fallback=elsewhere, budget=budget, backoff_limit=1)
+    report = admin.run()
+    assert (report.check("nodes/spot-fallback")["state"], report.exit_code) == ("warning", Exit.DONE)
+    admin.write_model(spot_fallback={"node_selector": dict(SELECTOR)}, budget=budget, backoff_limit=1)
+    assert admin.run().check("nodes/spot-fallback")["state"] == "ok"

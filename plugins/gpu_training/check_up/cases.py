@@ -45,11 +45,13 @@ class Sample:
     :param job: the Job's document.
     :param classes: PriorityClasses that its runs' pods get by what starts them, where the model's file names none; the
         first is the Job's.
+    :param last_job: the Job of the last attempt, where that goes to other nodes.
     """
 
     spec: TrainingSpec
     job: Mapping[str, Any]
     classes: tuple[str, ...]
+    last_job: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,15 @@ def case_of(model: Model) -> Case:
 
 def _sample(training: Mapping[str, Any], classes: tuple[str, ...]) -> Sample:
     plan = make_plan(training, _NO_VERSION, deployment=_NOBODY.dag_id, owner=_NOBODY)
-    return Sample(spec=plan.spec, job=_job_of(plan), classes=classes)
+    return Sample(spec=plan.spec, job=_job_of(plan), classes=classes, last_job=_last_job_of(plan))
+
+
+def _last_job_of(plan: Plan) -> dict[str, Any] | None:
+    fallback = plan.spec.spot_fallback
+    if fallback is None:
+        return None
+    spec = replace(plan.spec, node_selector=fallback.node_selector, tolerations=fallback.tolerations)
+    return _job_of(replace(plan, spec=spec))
 
 
 def _with_stand_ins(document: dict[str, Any], unknown: tuple[str, ...]) -> dict[str, Any]:

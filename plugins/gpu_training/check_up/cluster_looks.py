@@ -12,6 +12,7 @@ from gpu_training.check_up.cases import Case, Sample
 from gpu_training.check_up.trials import try_classes, try_job
 from gpu_training.cluster.connection import Cluster, ClusterAddress
 from gpu_training.cluster.jobs import list_pages
+from gpu_training.cluster.presence import look_for
 from gpu_training.core.cluster_facts import ClusterFacts, NamespaceFacts, TrainingFacts
 from gpu_training.core.documents import child, entries, text
 from gpu_training.core.errors import ClusterError, ConfigurationError
@@ -44,24 +45,25 @@ async def look_at_cluster(address: ClusterAddress, cases: Iterable[Case]) -> Clu
             version = await cluster.request(
                 "GET", "/version", doing="ask for the version", tries=_TRIES, timeout=_ANSWER_S
             )
-            groups = await cluster.request("GET", "/apis", doing="ask for API groups", tries=_TRIES, timeout=_ANSWER_S)
         except (ClusterError, ConfigurationError) as error:
             return ClusterFacts(
                 where=cluster.where, trouble=str(error), node_look_up=_NOT_ASKED, tenant_look_up=_NOT_ASKED
             )
         skew = cluster.clock.now() - time.time()
-        served = {text(group, "name"): group for group in entries(groups.document, "groups")}
+        presence = await look_for(cluster)
         samples = {case.model.name: case.sample for case in cases if case.sample is not None}
         names = sorted({sample.spec.namespace for sample in samples.values()})
-        namespaces = {name: await _namespace(cluster, name, tuple(served)) for name in names}
+        served = tuple(presence.groups or ())
+        namespaces = {name: await _namespace(cluster, name, served) for name in names}
         node_look_up, nodes = await _all(cluster, "/api/v1/nodes", "list nodes")
         tenant_look_up, tenants = await _tenants(cluster, names)
-        kueue = text(child(served.get(KUEUE_GROUP), "preferredVersion"), "version")
+        kueue = presence.version(KUEUE_GROUP)
         return ClusterFacts(
             where=cluster.where,
             version=text(version.document, "gitVersion"),
             skew=skew,
-            groups=tuple(served),
+            groups=served,
+            autoscaler=presence.autoscaler,
             node_look_up=node_look_up,
             tenant_look_up=tenant_look_up,
             nodes=tuple(map(node_of, nodes)),
@@ -127,6 +129,7 @@ async def _training(
         namespace=spec.namespace,
         resources=spec.resources,
         demand=demand_of(job),
+        last_demand=demand_of(sample.last_job) if sample.last_job is not None else None,
         references=look_ups,
         trial=trial,
         class_trials=await try_classes(cluster, job, [name for name in unread if name != spec.priority_class], trial),

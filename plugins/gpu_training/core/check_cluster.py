@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from gpu_training.core import documents
@@ -11,6 +12,7 @@ from gpu_training.core.check_quota import check_limits, check_quota, pod_securit
 from gpu_training.core.check_up import Check, State
 from gpu_training.core.cluster_facts import ClusterFacts, NamespaceFacts, TrainingFacts
 from gpu_training.core.look_ups import Answer
+from gpu_training.core.pod_demand import Demand
 from gpu_training.core.references import Kind, Reference, check_reference
 from gpu_training.core.rights import KUEUE_GROUP, check_rights
 from gpu_training.core.trial import TrialEnd, check_trial
@@ -87,21 +89,41 @@ def _training(training: TrainingFacts, facts: ClusterFacts) -> Iterator[Check]:
         yield check_quota(namespace.quota_look_up, quotas, resources, training.trial, subject=subject)
         yield check_limits(namespace.limit_look_up, limits, resources, training.trial, subject=subject)
         yield pod_security(training.trial, subject=subject)
-    yield check_nodes(
-        facts.node_look_up,
-        facts.nodes,
-        facts.tenants,
-        training.demand,
-        subject=subject,
-        groups=facts.groups,
-        all_tenants=facts.tenant_look_up.found,
-    )
+    yield _nodes(training.demand, facts, subject)
+    if training.last_demand is not None:
+        yield _of_last_attempt(_nodes(training.last_demand, facts, subject))
     if facts.node_look_up.found:
-        yield check_device_plugin(facts.nodes, training.demand, subject=subject, groups=facts.groups)
+        yield check_device_plugin(facts.nodes, training.demand, subject=subject, autoscaler=facts.autoscaler)
     yield from _references(training, facts, subject, Kind.RUNTIME_CLASS, Kind.PRIORITY_CLASS)
     if stands:
         yield from _references(training, facts, subject, Kind.LOCAL_QUEUE)
         yield check_trial(training.trial, subject=subject)
+
+
+def _nodes(demand: Demand, facts: ClusterFacts, subject: str) -> Check:
+    return check_nodes(
+        facts.node_look_up,
+        facts.nodes,
+        facts.tenants,
+        demand,
+        subject=subject,
+        autoscaler=facts.autoscaler,
+        all_tenants=facts.tenant_look_up.found,
+    )
+
+
+def _of_last_attempt(check: Check) -> Check:
+    """The attempts before it run all the same."""
+    state = State.WARNING if check.state is State.BROKEN else check.state
+    return replace(
+        check,
+        name="nodes/spot-fallback",
+        state=state,
+        said=f"the last attempt, which goes where training.spot_fallback says: {check.said}",
+        remedy=check.remedy.replace("training.node_selector", "training.spot_fallback.node_selector").replace(
+            "training.tolerations", "training.spot_fallback.tolerations"
+        ),
+    )
 
 
 def _references(training: TrainingFacts, facts: ClusterFacts, subject: str, *kinds: Kind) -> Iterator[Check]:

@@ -16,10 +16,15 @@ from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_growth import Growth
 from gpu_training.core.pod_demand import Demand
 from gpu_training.core.resources import GPU_RESOURCE
-from gpu_training.core.surroundings import Node, Tenant
+from gpu_training.core.surroundings import Autoscaler, Node, Tenant
 
 _SHOWN: Final = 3
-_KARPENTER: Final = "karpenter.sh"
+_MAY_ADD: Final = {
+    Autoscaler.KARPENTER: "Karpenter may add a node; whether it does is seen when a pod waits.",
+    Autoscaler.CLUSTER_AUTOSCALER: "The cluster-autoscaler may add a node; whether it does is seen when a pod waits.",
+    Autoscaler.UNKNOWN: "Whether an autoscaler would add a node could not be looked at.",
+    Autoscaler.NONE: "",
+}
 _PASSES: Final = (
     Cause.GPUS_TAKEN,
     Cause.CPU_OR_MEMORY_TAKEN,
@@ -39,13 +44,13 @@ def check_nodes(
     demand: Demand,
     *,
     subject: str,
-    groups: Sequence[str] = (),
+    autoscaler: Autoscaler = Autoscaler.NONE,
     all_tenants: bool = True,
 ) -> Check:
     """Tell whether some node can take a pod of the training, now or once others have ended.
 
     :param look_up: how the list of nodes was answered.
-    :param groups: API groups of the cluster, which tell whether Karpenter is there.
+    :param autoscaler: which may add the node that is missing.
     :param all_tenants: whether the tenants are those of all namespaces.
     """
 
@@ -58,30 +63,29 @@ def check_nodes(
         return check(State.UNKNOWN, why, "grant list on nodes, as include/manifests does, or look with kubectl")
     survey = count_nodes(index_of(nodes, tenants if all_tenants else None), demand)
     if not survey.kinds:
-        return check(_worst(groups), "the cluster has no nodes", _ADD_NODES)
+        return check(_worst(autoscaler), "the cluster has no nodes", _ADD_NODES)
     nearest = survey.kinds[0]
     if nearest.hardest is None:
         unseen = "" if all_tenants else ", as far as may be seen: pods of other namespaces may not be read"
         return check(State.OK, f"the training fits on {_names(survey, nearest)} now{unseen}")
     change = nearest_fit(survey, demand)
-    remedy = remedy_of(nearest, nearest.hardest, _growth(groups), change)
+    remedy = remedy_of(nearest, nearest.hardest, _growth(autoscaler), change)
     counts = "; ".join(f"{each.count} × {each.reason}" for each in survey.counts)
     others = f" All nodes: {counts}" if len(survey.counts) > 1 else ""
     return check(
-        State.WARNING if nearest.hardest.cause in _PASSES else _worst(groups),
+        State.WARNING if nearest.hardest.cause in _PASSES else _worst(autoscaler),
         f"{summary_of(nearest, nearest.hardest, survey, demand)}{others}",
         f"{change}. {remedy}" if change else remedy,
     )
 
 
-def _growth(groups: Sequence[str]) -> Growth:
-    clause = "Karpenter may add a node; whether it does is seen when a pod waits." if _KARPENTER in groups else ""
-    return Growth(said=None, hopeless=False, clause=clause)
+def _growth(autoscaler: Autoscaler) -> Growth:
+    return Growth(said=None, hopeless=False, clause=_MAY_ADD[autoscaler])
 
 
-def _worst(groups: Sequence[str]) -> State:
-    """Karpenter may add the node that is missing; whether it will, is seen when a pod waits."""
-    return State.WARNING if _KARPENTER in groups else State.BROKEN
+def _worst(autoscaler: Autoscaler) -> State:
+    """An autoscaler may add the node that is missing; whether it will, is seen when a pod waits."""
+    return State.WARNING if autoscaler in (Autoscaler.KARPENTER, Autoscaler.CLUSTER_AUTOSCALER) else State.BROKEN
 
 
 def _names(survey: Survey, kind: Kind) -> str:
@@ -93,7 +97,9 @@ def _listed(names: Sequence[str], count: int) -> str:
     return f"{shown} and {count - _SHOWN} more" if count > _SHOWN else shown
 
 
-def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, groups: Sequence[str] = ()) -> Check:
+def check_device_plugin(
+    nodes: Sequence[Node], demand: Demand, *, subject: str, autoscaler: Autoscaler = Autoscaler.NONE
+) -> Check:
     """Tell whether the nodes that the training asks for by its labels offer all GPUs that they have."""
 
     def check(state: State, said: str, remedy: str = "") -> Check:
@@ -110,7 +116,7 @@ def check_device_plugin(nodes: Sequence[Node], demand: Demand, *, subject: str, 
         return check(State.UNKNOWN, "no node has the labels that the training asks for", "see nodes")
     if not offering:
         remedy = "install NVIDIA's device plugin or its GPU operator there, or select the nodes that have GPUs"
-        return check(_worst(groups), f"none of the {len(meant)} nodes that are meant offers {GPU_RESOURCE}", remedy)
+        return check(_worst(autoscaler), f"none of the {len(meant)} nodes that are meant offers {GPU_RESOURCE}", remedy)
     return check(State.OK, f"all GPUs are offered on {_listed([n.name for n in offering], len(offering))}")
 
 

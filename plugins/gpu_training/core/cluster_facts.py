@@ -10,7 +10,7 @@ from gpu_training.core.pod_demand import Demand
 from gpu_training.core.references import Reference
 from gpu_training.core.resources import Resources
 from gpu_training.core.rights import Right
-from gpu_training.core.surroundings import Limit, Node, Quota, Tenant
+from gpu_training.core.surroundings import Autoscaler, Limit, Node, Quota, Tenant
 from gpu_training.core.trial import Trial
 
 
@@ -36,6 +36,7 @@ class NamespaceFacts:
 class TrainingFacts:
     """One model's training.
 
+    :param last_demand: of the last attempt, where that goes to other nodes.
     :param references: what the spec names, in the order in which it is told.
     :param trial: of the Job and its pod.
     :param class_trials: of pods with another PriorityClass, by its name, where that could not be read.
@@ -45,6 +46,7 @@ class TrainingFacts:
     namespace: str
     resources: Resources
     demand: Demand
+    last_demand: Demand | None = None
     references: Mapping[Reference, LookUp]
     trial: Trial
     class_trials: Mapping[str, Trial] = field(default_factory=dict)
@@ -68,6 +70,7 @@ class ClusterFacts:
     version: str = ""
     skew: float = 0.0
     groups: tuple[str, ...] = ()
+    autoscaler: Autoscaler = Autoscaler.UNKNOWN
     node_look_up: LookUp
     tenant_look_up: LookUp
     nodes: tuple[Node, ...] = ()

@@ -129,6 +129,16 @@ def test_a_clock_that_is_off_is_a_warning(skew: float, state: State, said: str) 
     assert bool(check.remedy) is (state is State.WARNING)
 
 
+def test_the_nodes_of_the_last_attempt_are_a_check_of_their_own_and_break_nothing() -> None:
+    last = Demand(gpus=2, requests=GPUS, selector={"capacity": "on-demand"})
+    facts = cluster(training={"last_demand": last})
+    check = found(facts, "nodes/spot-fallback")
+    assert check.state is State.WARNING
+    assert "spot_fallback says" in check.said
+    assert "training.spot_fallback.node_selector" in check.remedy
+    assert found(facts, "nodes").state is State.OK
+
+
 REFUSED = Trial(end=TrialEnd.NOT_ALLOWED)
 LEAVING = LookUp(answer=Answer.FOUND, items=({"status": {"phase": "Terminating"}},))
 

@@ -12,7 +12,7 @@ from gpu_training.core.check_up import Check, State
 from gpu_training.core.look_ups import Answer, LookUp
 from gpu_training.core.pod_demand import Demand
 from gpu_training.core.resources import GPU_RESOURCE
-from gpu_training.core.surroundings import Node, Taint, Tenant
+from gpu_training.core.surroundings import Autoscaler, Node, Taint, Tenant
 
 pytestmark = pytest.mark.core
 
@@ -68,12 +68,18 @@ DEDICATED = Taint(key="dedicated", value="ingest", effect="NoSchedule")
         (checked(node(offered=0)), State.BROKEN, "g5-1", "device plugin"),
         (checked(node(gpus=0)), State.BROKEN, "No node offers nvidia.com/gpu", "adds GPU nodes"),
         (
-            checked(node(gpus=0), groups=("karpenter.sh",)),
+            checked(node(gpus=0), autoscaler=Autoscaler.KARPENTER),
             State.WARNING,
             "No node offers nvidia.com/gpu",
             "Karpenter may add",
         ),
-        (checked(groups=("karpenter.sh",)), State.WARNING, "the cluster has no nodes", "add nodes"),
+        (checked(autoscaler=Autoscaler.CLUSTER_AUTOSCALER), State.WARNING, "the cluster has no nodes", "add nodes"),
+        (
+            checked(node(gpus=0), autoscaler=Autoscaler.UNKNOWN),
+            State.BROKEN,
+            "No node offers",
+            "could not be looked at",
+        ),
     ],
 )
 def test_nodes_take_the_training_now_or_later_or_never(check: Check, state: State, said: str, remedy: str) -> None:
