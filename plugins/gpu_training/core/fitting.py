@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import Final
 
 from gpu_training.core.amount_text import amount_text
-from gpu_training.core.node_index import NodeIndex, promise_of, units, units_asked, whole_of
+from gpu_training.core.node_index import NodeIndex, promise_of, whole_of
 from gpu_training.core.node_obstacles import Obstacle, obstacles_of_node
+from gpu_training.core.node_usage import units, units_asked
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_report import NodeCount
 from gpu_training.core.pod_demand import PODS, Demand

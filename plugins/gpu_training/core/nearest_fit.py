@@ -10,8 +10,8 @@ from typing import Final
 
 from gpu_training.core.amount_text import amount_of
 from gpu_training.core.fitting import Kind, Survey
-from gpu_training.core.node_index import UNIT
 from gpu_training.core.node_obstacles import Obstacle
+from gpu_training.core.node_usage import UNIT, holds_gpus
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_report import GpuHolder
 from gpu_training.core.pod_demand import PODS, Demand
@@ -149,7 +149,7 @@ def holders_of(
 def holders_among(tenants: Iterable[Tenant], namespace: str, own: Collection[tuple[str, str]]) -> tuple[GpuHolder, ...]:
     """Give those tenants that hold GPUs, in the order of :func:`holders_of`."""
     others = (tenant for tenant in tenants if (tenant.namespace, tenant.name) not in own)
-    ranked = heapq.nsmallest(_MOST_HOLDERS, (tenant for tenant in others if _gpus_of(tenant) > 0), key=_soonest)
+    ranked = heapq.nsmallest(_MOST_HOLDERS, filter(holds_gpus, others), key=_soonest)
     return tuple(_holder(tenant, namespace) for tenant in ranked)
 
 

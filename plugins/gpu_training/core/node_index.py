@@ -1,7 +1,6 @@
 """Many nodes and what is free on them, laid out so that one look at all of them is cheap.
 
-Built once for the nodes and tenants of a moment, however many trainings wait. Amounts are whole billionths of a
-resource's base unit, the finest that Kubernetes keeps: exact, and several times faster to compare than fractions.
+Built once for the nodes and tenants of a moment, however many trainings wait.
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Final
 
+from gpu_training.core.node_usage import UNIT, Usage, held_of, units
 from gpu_training.core.pod_demand import PODS
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.sameness import Same
 from gpu_training.core.scheduler_sayings import is_gpu
 from gpu_training.core.surroundings import Node, Tenant
 
-UNIT: Final = 10**9
 _UNBOUNDED: Final = 10**40
 _KEPT: Final = 32
 _MOMENTS_KEPT: Final = 8
@@ -48,18 +47,6 @@ def has_gpu_label(node: Node) -> bool:
     return any(node.labels.get(label, "") not in _SAYS_NO for label in _GPU_LABELS)
 
 
-def units(amount: Fraction) -> int:
-    """Give an amount that a node has, rounded down."""
-    numerator, denominator = amount.as_integer_ratio()
-    return numerator * UNIT // denominator
-
-
-def units_asked(amount: Fraction) -> int:
-    """Give an amount that is asked for, rounded up."""
-    numerator, denominator = amount.as_integer_ratio()
-    return -(-numerator * UNIT // denominator)
-
-
 def whole_of(node: Node, resource: str) -> int:
     """Give what a node has of a resource in all, in billionths. One that does not say how many pods it takes is taken
     to hold any number."""
@@ -81,37 +68,9 @@ def promise_of(node: Node) -> int:
     return next((int(count) * UNIT for count in counts if _COUNT.fullmatch(count)), _UNBOUNDED)
 
 
-class Usage:
-    """What the tenants of nodes hold: of a moment, whatever the nodes are like."""
-
-    def __init__(self, tenants: tuple[Tenant, ...]) -> None:
-        self.tenants = tuple(each for each in tenants if not each.nominated)
-        self.nominated = tuple(each for each in tenants if each.nominated)
-        self._held: dict[str, dict[str, int]] = {}
-
-    def held(self, resource: str) -> Mapping[str, int]:
-        """Give what is held of a resource, by node."""
-        if resource not in self._held:
-            self._held[resource] = _held(self.tenants, resource)
-        return self._held[resource]
-
-    @cached_property
-    def gpu_holders(self) -> Mapping[str, list[Tenant]]:
-        """The tenants that hold GPUs, by node."""
-        found: dict[str, list[Tenant]] = {}
-        for tenant in self.tenants:
-            if GPU_RESOURCE in tenant.requests and tenant.requests[GPU_RESOURCE] > 0:
-                found.setdefault(tenant.node, []).append(tenant)
-        return found
-
-
-def _held(tenants: Iterable[Tenant], resource: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for tenant in tenants:
-        amount = tenant.requests.get(resource)
-        if amount is not None:
-            found[tenant.node] = found.get(tenant.node, 0) + units_asked(amount)
-    return found
+def _distinct(amounts: Iterable[Fraction | None]) -> Iterable[Fraction | None]:
+    """Give each object once."""
+    return {id(amount): amount for amount in amounts}.values()
 
 
 class NodeTable:
@@ -139,7 +98,9 @@ class NodeTable:
         if resource not in self._whole:
             absent = _UNBOUNDED if resource == PODS else 0
             amounts = [node.allocatable.get(resource) for node in self.nodes]
-            self._whole[resource] = [absent if amount is None else units(amount) for amount in amounts]
+            # Nodes of one kind have the same amounts, and those that were read here the same objects.
+            known = {id(amount): absent if amount is None else units(amount) for amount in _distinct(amounts)}
+            self._whole[resource] = [known[id(amount)] for amount in amounts]
         return self._whole[resource]
 
     @cached_property
@@ -209,7 +170,7 @@ class NodeIndex:
         if resource not in self._free:
             self._free[resource] = self._without(self.table.whole(resource), self.usage.held(resource))
         claims = [t for t in self.usage.nominated if t.priority >= priority and (t.namespace, t.name) not in own]
-        return self._without(self._free[resource], _held(claims, resource)) if claims else self._free[resource]
+        return self._without(self._free[resource], held_of(claims, resource)) if claims else self._free[resource]
 
     def _without(self, amounts: list[int], held: Mapping[str, int]) -> list[int]:
         if not held:

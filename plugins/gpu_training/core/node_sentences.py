@@ -8,8 +8,8 @@ from typing import Final
 from gpu_training.core.amount_text import amount_of, amount_text
 from gpu_training.core.fitting import Kind, Survey
 from gpu_training.core.nearest_fit import TOLERATIONS, gpus, on_nodes, toleration_text
-from gpu_training.core.node_index import UNIT
 from gpu_training.core.node_obstacles import Obstacle, taint_text
+from gpu_training.core.node_usage import UNIT
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_growth import Growth
 from gpu_training.core.pod_demand import PODS, Demand

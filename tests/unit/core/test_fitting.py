@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from tests.unit.core.pending_world import DEDICATED, GPU, GPU_TAINT, node, tenant, waiting_pod
 
 from gpu_training.core.fitting import NEAREST_FIRST, count_nodes, obstacles
-from gpu_training.core.node_index import NodeIndex, NodeTable, Usage, index_of
+from gpu_training.core.node_index import NodeIndex, NodeTable, index_of
 from gpu_training.core.node_matching import holds, in_words
+from gpu_training.core.node_usage import Usage
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pod_demand import Demand, Requirement, demand_of
 from gpu_training.core.surroundings import Node, Tenant
