@@ -217,7 +217,7 @@ class Bookkeeper:
             self._log.warning("Ending Job %s: %s", seen.name, order.verdict.summary)
             await self._patch(order.patch())
             return
-        if seen.ended or ended_because(seen):
+        if seen.ended or seen.deleting or ended_because(seen):
             return
         limits: dict[str, object] = {}
         wanted = wanted_backoff_limit(record.allowance, admissions=admissions_of(record))

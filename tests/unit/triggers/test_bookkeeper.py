@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,38 +11,24 @@ from typing import Any
 
 import pytest
 from tests.unit.cluster.object_server import ObjectApi
-from tests.unit.core.kubernetes_documents import JOB_NAME, JOB_UID, NAMESPACE, condition, job, moment
-from tests.unit.core.ledgers import ALLOWANCE, BUDGET, failed_attempts, ledger_job, ledger_of, trained, verdict
+from tests.unit.core.kubernetes_documents import JOB_UID, Document, at, condition, job, moment, pod
+from tests.unit.core.ledgers import ALLOWANCE, BUDGET, attempt, failed_attempts, trained, verdict
+from tests.unit.triggers.one_job import JOB, LINEAGE, RECORD, REFERENCE, Log, keep, kept
 
 from gpu_training.cluster.connection import Cluster
-from gpu_training.cluster.jobs import jobs_path
-from gpu_training.cluster.ledger_store import LEDGER_KEY, LedgerStore, Lineage
+from gpu_training.cluster.ledger_store import LedgerStore
+from gpu_training.core.clocks import Clocks
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy
-from gpu_training.core.events import JobReference
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob
-from gpu_training.core.ledger_document import from_text, to_text
-from gpu_training.core.naming import LABEL_DEPLOYMENT, LABEL_LEDGER, LABEL_LINEAGE, LABEL_MODEL, ledger_name
+from gpu_training.core.ledger import Ending
+from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE
 from gpu_training.core.observation import Observation, observe
+from gpu_training.core.plain_data import plain_verdict
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import Action, Category
 from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers.bookkeeper import Bookkeeper, Settled
 
 pytestmark = pytest.mark.unit
-
-KEY = "0123456789abcdef"
-LINEAGE = Lineage(namespace=NAMESPACE, model="m", deployment="airflow", fingerprint="f", key=KEY)
-LEDGER = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{ledger_name('m', KEY)}"
-JOB = jobs_path(NAMESPACE, JOB_NAME)
-REFERENCE = JobReference(namespace=NAMESPACE, name=JOB_NAME, uid=JOB_UID)
-RECORD = ledger_job(1, name=JOB_NAME, uid=JOB_UID, created_at=moment(0), seen_until=moment(0))
-
-
-class Log:
-    def info(self, *_: object) -> None:
-        pass
-
-    debug = warning = info
 
 
 @pytest.fixture
@@ -51,19 +38,13 @@ def api(tmp_path: Path) -> Iterator[ObjectApi]:
     api.stop()
 
 
-def keep(api: ObjectApi, record: LedgerJob, **changes: Any) -> None:
-    """Keep a ledger with one Job."""
-    labels = {LABEL_LEDGER: "true", LABEL_MODEL: "m", LABEL_DEPLOYMENT: "airflow", LABEL_LINEAGE: KEY}
-    metadata = {"name": ledger_name("m", KEY), "labels": labels, "annotations": {"gpu-training.io/fingerprint": "f"}}
-    ledger = ledger_of(record, **{"updated_at": 1.0, **changes})
-    api.put(LEDGER, {"metadata": metadata, "data": {LEDGER_KEY: to_text(ledger)}})
-
-
-def kept(api: ObjectApi) -> Ledger:
-    return from_text(api.objects[LEDGER]["data"][LEDGER_KEY])
-
-
-def with_books(api: ObjectApi, work: Callable[[Bookkeeper], Awaitable[Any]], *, result_required: bool = True) -> Any:
+def with_books(
+    api: ObjectApi,
+    work: Callable[[Bookkeeper], Awaitable[Any]],
+    *,
+    result_required: bool = True,
+    clocks: Clocks | None = None,
+) -> Any:
     """Give what some work with the books of the Job gives."""
 
     async def run() -> Any:
@@ -75,7 +56,7 @@ def with_books(api: ObjectApi, work: Callable[[Bookkeeper], Awaitable[Any]], *, 
                     REFERENCE,
                     1,
                     policy=Policy(result_required=result_required, rules=built_in_rules()),
-                    terms=Terms(budget=BUDGET, has_fallback=False, memory_cap="8Gi"),
+                    terms=Terms(budget=BUDGET, has_fallback=False, memory_cap="8Gi", clocks=clocks or Clocks()),
                     mlflow_run_id="r",
                     log=Log(),
                 )
@@ -198,3 +179,73 @@ def test_who_watches_next_does_not_charge_what_somebody_has_watched(api: ObjectA
 
     assert kept(api).jobs[0].unseen_gpu_seconds <= 3
     assert writes <= 5
+
+
+# The queue.
+
+
+def see(api: ObjectApi, *pods: Document, second: int, queue_seconds: int | None = 600, look_again: bool = False) -> int:
+    """Have a new watcher look once, or twice, and give the Job's deadline then."""
+
+    async def look(books: Bookkeeper) -> None:
+        for _ in range(2 if look_again else 1):
+            await books.watch(observe(api.objects[JOB], pods), moment(second))
+
+    with_books(api, look, clocks=Clocks(queue_seconds=queue_seconds))
+    return int(api.objects[JOB]["spec"]["activeDeadlineSeconds"])
+
+
+def test_the_deadline_leaves_room_for_the_queue_until_there_is_a_node_and_for_the_next_wait_again(
+    api: ObjectApi,
+) -> None:
+    keep(api, RECORD)
+    api.put(JOB, job(spec={"activeDeadlineSeconds": 2400, "backoffLimit": 9}))
+    queued = pod("Pending", name="a", scheduled=None)
+    assert see(api, queued, second=100) == 2400
+    assert see(api, pod("Running", name="a", scheduled=300), second=310) == 1800 + 300
+    assert kept(api).jobs[0].waited == ((moment(0), moment(300)),)
+    again = [pod("Failed", name="a", scheduled=300), pod("Pending", name="b", created=400, scheduled=None)]
+    assert see(api, *again, second=410) > 1800 + 300 + 500
+
+
+def test_two_watchers_with_different_patience_do_not_take_turns(api: ObjectApi) -> None:
+    keep(api, RECORD)
+    api.put(JOB, job(spec={"activeDeadlineSeconds": 2400, "backoffLimit": 9}))
+    queued = pod("Pending", name="a", scheduled=None)
+    deadlines = {see(api, queued, second=100 + n, queue_seconds=(60, 5000)[n % 2]) for n in range(6)}
+    assert deadlines == {2400, 1800 + 5000}
+    assert api.count("PATCH") == 1
+
+
+def test_a_new_watcher_knows_from_the_ledger_who_ran(api: ObjectApi) -> None:
+    """Its pod is gone: that the Job began long ago and has no pod is no wait since then."""
+    ran = attempt("gone", start=moment(2), end=moment(590), action=Action.WAIT)
+    keep(api, replace(RECORD, attempts=(ran,), waited=((moment(0), moment(2)),), seen_until=moment(590)))
+    api.put(JOB, job(spec={"activeDeadlineSeconds": 1802, "backoffLimit": 9}))
+    assert see(api, second=595, look_again=True) == 1802
+    assert kept(api).jobs[0].waited == ((moment(0), moment(2)),)
+
+    async def who_ran(books: Bookkeeper) -> list[str]:
+        await books.watch(observe(api.objects[JOB], []), moment(596))
+        return [each.uid for each in books.attempts]
+
+    assert with_books(api, who_ran) == ["gone"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spec": {"suspend": True}, "status": {"startTime": None}},
+        {"metadata": {"annotations": {ANNOTATION_ENDED_BECAUSE: json.dumps(plain_verdict(verdict()))}}},
+        {"metadata": {"annotations": {}, "deletionTimestamp": at(50)}},
+    ],
+    ids=["suspended", "told to end", "being deleted"],
+)
+def test_the_deadline_of_a_job_that_has_none_running_or_is_over_is_left_alone(
+    api: ObjectApi, changes: dict[str, Any]
+) -> None:
+    keep(api, RECORD)
+    spec = {"activeDeadlineSeconds": 1800, "backoffLimit": 9, **changes.pop("spec", {})}
+    api.put(JOB, job(spec=spec, **changes))
+    assert see(api, second=100) == 1800
+    assert api.count("PATCH") == 0
