@@ -14,7 +14,7 @@ from gpu_training.core.sayings import says
 VOLUME_SAYINGS: Final = (
     *MISSING_OBJECTS,
     says(
-        r"Multi-Attach error for volume \"(?P<volume>[^\"]{1,253})\"",
+        r"(?:Multi-Attach error|Waiting for detach) for volume \"(?P<volume>[^\"]{1,253})\"",
         Cause.VOLUME_IN_USE,
         Cure.WAITING,
         "Volume {volume} is still attached to another node, and takes one node at a time.",
