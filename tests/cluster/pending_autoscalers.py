@@ -8,6 +8,7 @@ tells that they are there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -108,10 +109,19 @@ AUTOSCALED: Final = {
 
 
 def add_cluster_autoscaler(scene: Scene) -> None:
-    """Leave the status that cluster-autoscaler writes about itself every few seconds."""
-    metadata = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
-    status = "autoscalerStatus: Running\nclusterWide:\n  health:\n    status: Healthy\nnodeGroups: []\n"
-    scene.sandbox.api.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"status": status}})
+    """Leave the status that cluster-autoscaler writes about itself every few seconds.
+
+    As https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/clusterstate/utils/status.go has it.
+    """
+    now = time.strftime("%Y-%m-%d %H:%M:%S.123456789 +0000 UTC", time.gmtime())
+    status = f"time: {now}\nautoscalerStatus: Running\nclusterWide:\n  health:\n    status: Healthy\nnodeGroups: []\n"
+    metadata = {
+        "name": "cluster-autoscaler-status",
+        "namespace": "kube-system",
+        "annotations": {"cluster-autoscaler.kubernetes.io/last-updated": now},
+    }
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"status": status}}
+    scene.sandbox.api.apply(document)
 
 
 def remove_cluster_autoscaler(scene: Scene) -> None:

@@ -135,7 +135,7 @@ ON_NODES: Final = (
         pool="free",
         container=with_memory("32Gi"),
         says=("32Gi", "8Gi"),
-        nearest=("8128Mi", "free-1"),
+        nearest=("free-1",),
     ),
     waiting(
         "memory taken",
@@ -144,7 +144,7 @@ ON_NODES: Final = (
         pool="crammed",
         container=with_memory("4Gi"),
         says=("4Gi", "2Gi"),
-        nearest=("2Gi", "crammed-1"),
+        nearest=("crammed-1",),
     ),
     waiting(
         "gated",
@@ -160,6 +160,7 @@ ON_NODES: Final = (
     Situation(
         name="preempted",
         ran="will-give-way",
+        second=True,
         make=_preempt,
         cause=Cause.PREEMPTED,
         cure=Cure.WAITING,

@@ -19,6 +19,7 @@ class Situation:
 
     :param make: makes it wait, and gives its Job.
     :param ran: name of its Job where that ran before, so that it is watched since; empty: it is made by `make`.
+    :param second: whether it waits with the next pod of its Job, once the Job controller's back-off is over.
     :param says: parts of the summary.
     :param nearest: parts of the nearest change; none: whatever it is.
     :param holders: parts of who holds what it wants, in this order; none: whoever does.
@@ -35,6 +36,7 @@ class Situation:
     remedy: tuple[str, ...] = ()
     namespace: str = MAIN
     ran: str = ""
+    second: bool = False
 
     def lacks(self, report: Report) -> list[str]:
         """Give what a report should tell and does not."""

@@ -57,7 +57,7 @@ def bare(sandbox: Sandbox) -> Scene:
 @pytest.fixture(scope="module")
 def eyes(sandbox: Sandbox) -> Iterator[Eyes]:
     """Give what watches with the operator's own rights."""
-    with Eyes(sandbox.kubeconfig) as eyes:
+    with Eyes(sandbox.operator_kubeconfig) as eyes:
         yield eyes
 
 
@@ -107,7 +107,7 @@ def check(eyes: Eyes, job: Document, situation: Situation) -> None:
 def test_no_node_offers_a_gpu(bare: Scene) -> None:
     job = bare.create(training("no-nodes"))
     try:
-        with Eyes(bare.sandbox.kubeconfig) as eyes:
+        with Eyes(bare.sandbox.operator_kubeconfig) as eyes:
             sight = eyes.follow(job)
             assert eyes.await_report(job, Cause.NO_GPU_NODES, Cure.NEVER, DEADLINE_S).nodes == ()
             labels = {"pool": "cpu"}
@@ -131,7 +131,7 @@ def test_a_training_that_waits_is_told_why(jobs: dict[str, Document], eyes: Eyes
 def test_an_autoscaler_is_listened_to(scene: Scene, autoscaler: str) -> None:
     add, remove = PRESENCE[autoscaler]
     add(scene)
-    with Eyes(scene.sandbox.kubeconfig) as eyes:
+    with Eyes(scene.sandbox.operator_kubeconfig) as eyes:
         made = [(situation, situation.make(scene)) for situation in AUTOSCALED[autoscaler]]
         for _, job in made:
             eyes.follow(job)

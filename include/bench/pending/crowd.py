@@ -69,7 +69,7 @@ def measure(folder: Path, nodes: int, steps: tuple[int, ...], say: Callable[[str
         say(f"{nodes} nodes")
         _fill(sandbox, nodes)
         say(f"{nodes} nodes, all of them held")
-        with FaultyProxy(sandbox, folder) as proxy, Eyes(proxy.kubeconfig, look_s=LOOK_S) as eyes:
+        with FaultyProxy(sandbox, folder.parent) as proxy, Eyes(proxy.kubeconfig, look_s=LOOK_S) as eyes:
             found, jobs = [], list[Document]()
             for number in steps:
                 found.append(_measure(sandbox, proxy, eyes, jobs, number))
