@@ -355,7 +355,7 @@ IN_QUEUES: Final = (
         make=_push_out,
         cause=Cause.QUEUE_PREEMPTED,
         cure=Cure.WAITING,
-        says=("fought-for", "position 1"),
+        says=("fought-for",),
     ),
     waiting("suspended by hand", Cause.SUSPENDED, Cure.WAITING, pool="free", job={"suspend": True}),
 )

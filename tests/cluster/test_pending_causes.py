@@ -31,7 +31,7 @@ from sandbox.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 PRESENCE = {
     CLUSTER_AUTOSCALER: (pending_autoscalers.add_cluster_autoscaler, pending_autoscalers.remove_cluster_autoscaler),
     KARPENTER: (pending_autoscalers.add_karpenter, pending_autoscalers.remove_karpenter),
