@@ -55,6 +55,7 @@ def training(
         "serviceAccountName": "training",
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "containers": [main],
+        "terminationGracePeriodSeconds": 1,
         **({"nodeSelector": {"pool": pool}} if pool else {}),
         **pod,
     }
