@@ -22,6 +22,7 @@ from tests.fake_mlflow import FakeMlflow
 from gpu_training.core.errors import TrainingFailed
 from gpu_training.core.naming import ANNOTATION_PENDING
 from gpu_training.core.verdict import Category
+from sandbox.agent.images import ImageStore
 from sandbox.cluster import Sandbox
 from sandbox.faults import access, nodes, pods
 from sandbox.nodes import NodeRequest
@@ -210,7 +211,8 @@ def test_a_gpu_that_comes_after_the_time_out_is_not_used(
 def test_whose_clock_has_run_out_leaves_the_job_to_others_who_wait_on_it(
     sandbox: Sandbox, namespace: str, begin: Callable[..., Wait], held: str
 ) -> None:
-    patient, hasty = begin(**SCARCE), begin(**SCARCE, clocks={"queue_seconds": 4})
+    image = ImageStore().image("sandbox-shell").identity
+    patient, hasty = begin(**SCARCE, image=image), begin(**SCARCE, image=image, clocks={"queue_seconds": 4})
     assert patient.path == hasty.path
     assert failed(hasty).verdict.category is Category.QUEUE_TIMEOUT
     assert patient.payloads == []
