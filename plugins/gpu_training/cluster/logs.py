@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any, Final
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.jobs import pods_path
 from gpu_training.core.errors import ClusterError, ClusterRejected, GpuTrainingError
+from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.pods import ContainerState, PodObservation, observe_pod
 from gpu_training.task_log import TaskLog
 
@@ -31,8 +33,13 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\
 # Colours, cursor movements and titles; https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 
-Sink = Callable[[str, str, str], None]
-"""Called with pod name, container name and line."""
+CATCH_UP_S: Final = 5.0
+"""A log that was opened tells within that what was said before."""
+_OLD_S: Final = 60.0
+"""A line so much older than now was said before somebody began to listen."""
+
+Sink = Callable[[str, str, str, float], None]
+"""Called with pod name, container name, line, and when it was said, in seconds since 1970."""
 
 Moment = tuple[int, int]
 """Seconds since 1970, and nanoseconds."""
@@ -129,6 +136,7 @@ class Position:
 
 @dataclass(slots=True)
 class _Follower:
+    pod: str
     task: asyncio.Task[None]
     ended: asyncio.Event
 
@@ -138,14 +146,33 @@ class LogFollower:
 
     :param sink: takes the lines.
     :param log: takes warnings about logs that could not be read.
+    :param silence: seconds without a line after which a log is opened anew: a node that is cut off says nothing, too.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, sink: Sink, log: TaskLog) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, sink: Sink, log: TaskLog, *, silence: float = SILENCE_S
+    ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._sink = sink
         self._log = log
+        self._silence = silence
         self._followers: dict[tuple[str, str], _Follower] = {}
+        self._live_since: dict[tuple[str, str], float] = {}
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the sink has what each training container that runs has said so far, as far as that can be told: its
+        log is open, and told nothing old for a while."""
+        running = [
+            (each.pod, container)
+            for (_, container), each in self._followers.items()
+            if container == TRAINING_CONTAINER and not each.ended.is_set()
+        ]
+        return all(self._is_live(key) for key in running)
+
+    def _is_live(self, key: tuple[str, str]) -> bool:
+        return monotonic() >= self._live_since.get(key, float("inf")) + CATCH_UP_S
 
     def update(self, pods: Mapping[str, Mapping[str, Any]], gone_pods: Mapping[str, Mapping[str, Any]]) -> None:
         """Follow what is new in these pods (documents by UID), and learn what has ended.
@@ -172,7 +199,7 @@ class LogFollower:
     def _start(self, pod: PodObservation, container: str) -> _Follower:
         ended = asyncio.Event()
         task = asyncio.get_running_loop().create_task(self._follow(pod.name, container, ended))
-        return _Follower(task=task, ended=ended)
+        return _Follower(pod=pod.name, task=task, ended=ended)
 
     async def drain(self, limit: float) -> None:
         """Wait, at most `limit` seconds, until everything that containers said is in the sink; then stop."""
@@ -221,10 +248,16 @@ class LogFollower:
             query["sinceTime"] = since
         reader, any_new = LineReader(), False
         path = pods_path(self._namespace, pod) + "/log"
-        async with self._cluster.stream(path, doing=f"read the log of pod {pod}", query=query, idle=SILENCE_S) as body:
-            async for chunk in body.iter_any():
-                for line in reader.feed(chunk):
-                    any_new |= self._take(pod, container, position, line)
+        async with self._cluster.stream(
+            path, doing=f"read the log of pod {pod}", query=query, idle=self._silence
+        ) as body:
+            self._live_since[pod, container] = monotonic()
+            try:
+                async for chunk in body.iter_any():
+                    for line in reader.feed(chunk):
+                        any_new |= self._take(pod, container, position, line)
+            finally:
+                del self._live_since[pod, container]
         if not follow:
             # A stream that was followed may have been cut inside a line, which the next read then says in full.
             for line in reader.end():
@@ -238,7 +271,13 @@ class LogFollower:
             return False
         if not position.is_new(moment):
             return False
-        self._sink(pod, container, clean(text))
+        now = self._cluster.clock.now()
+        said_at = now if moment is None else min(now, moment[0] + moment[1] / 1e9)
+        if self._is_live((pod, container)):
+            said_at = now  # whatever the node's clock says
+        if said_at < now - _OLD_S and (pod, container) in self._live_since:
+            self._live_since[pod, container] = monotonic()
+        self._sink(pod, container, clean(text), said_at)
         return True
 
 

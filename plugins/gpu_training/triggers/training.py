@@ -32,6 +32,8 @@ from gpu_training.triggers.voice import Voice
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.ledger_store import LedgerStore
+    from gpu_training.cluster.logs import LogFollower
+    from gpu_training.core.clocks import Clocks
     from gpu_training.core.decide import Outcome
     from gpu_training.triggers.exit import Exit
     from gpu_training.triggers.watchman import Watchman
@@ -113,7 +115,6 @@ class TrainingJobTrigger(BaseTrigger):
     async def wait(self) -> dict[str, Any]:
         """Give the event's payload when the training has ended."""
         from gpu_training.cluster.connection import ClusterAddress
-        from gpu_training.cluster.logs import LogFollower
         from gpu_training.cluster.watch import SharedWatch
         from gpu_training.triggers.bookkeeper import Bookkeeper
         from gpu_training.triggers.watchman import Watchman
@@ -129,7 +130,7 @@ class TrainingJobTrigger(BaseTrigger):
             subscription,
             cluster,
         ):
-            follower = LogFollower(cluster, job.namespace, voice.line, self.log) if self.get_logs else None
+            follower = self._follower(cluster, voice, clocks)
             bookkeeper = Bookkeeper(
                 cluster,
                 self._store(cluster),
@@ -175,6 +176,15 @@ class TrainingJobTrigger(BaseTrigger):
                 waiting=self._waiting(settled.outcome, watchman, now),
             )
         )
+
+    def _follower(self, cluster: Cluster, voice: Voice, clocks: Clocks) -> LogFollower | None:
+        from gpu_training.cluster.logs import SILENCE_S, LogFollower
+
+        if not self.get_logs:
+            return None
+        # Whether a log is silent or cut off is known when it is opened anew.
+        silence = SILENCE_S if clocks.stall_seconds is None else min(SILENCE_S, max(1.0, clocks.stall_seconds / 2))
+        return LogFollower(cluster, self.job["namespace"], voice.line, self.log, silence=silence)
 
     @staticmethod
     def _waiting(outcome: Outcome, watchman: Watchman, now: float) -> tuple[str, ...]:

@@ -69,7 +69,6 @@ class Vigil:
         self._policy = policy
         self._clocks = clocks
         self._log = log
-        self._began = time.monotonic()
 
     async def until_ended(self, *, contact_limit: float) -> tuple[Observation, Outcome]:
         """Give what was seen last and how it ended.
@@ -118,7 +117,8 @@ class Vigil:
             return self._given_up(verdict)
         sure = seconds_until_sure(self._watchman.report, self._watchman.held_since, now)
         # What the failed attempt's log tells comes without any news of Job or pods.
-        log = _LOG_EVERY_S if wait.phase is Phase.RETRYING else None
+        catches_up = self._clocks.stall_seconds is not None and wait.phase is Phase.RUNNING and self._is_deaf
+        log = _LOG_EVERY_S if wait.phase is Phase.RETRYING or catches_up else None
         pause = _soonest(look, around, sure, soonest(readings), log)
         await self._subscription.changed(
             _soonest(said, left, max(_LEAST_PAUSE_S, pause) if pause is not None else None)
@@ -126,11 +126,14 @@ class Vigil:
         return None
 
     def _readings(self, observation: Observation, phase: Phase, now: float) -> tuple[Reading, ...]:
-        # Whoever begins to watch has not seen what was reported before.
-        heard = max(self._began, self._voice.progress_at or self._began)
-        progress_at = now - (time.monotonic() - heard)
+        # A log that can not be read, or is not read up to now, tells of no stall.
+        progress_at = now if self._is_deaf else self._voice.progress_at
         attempts = self._bookkeeper.attempts
         return read_clocks(observation, phase, self._clocks, now, progress_at=progress_at, attempts=attempts)
+
+    @property
+    def _is_deaf(self) -> bool:
+        return self._follower is None or not self._follower.is_caught_up
 
     def _given_up(self, verdict: Verdict) -> Outcome:
         """Give the end of the wait; the Job may go on for others, and may have come to something meanwhile."""

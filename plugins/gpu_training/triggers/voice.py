@@ -40,7 +40,7 @@ class Voice:
         self._cause: tuple[Phase, Cause] | None = None
         self._reason, self._reason_at = "", 0.0
         self.progress_at: float | None = None
-        """When the last progress line came, on a monotonic clock."""
+        """When the last progress was reported, in seconds since 1970."""
 
     def phase(self, wait: Wait) -> float | None:
         """Say a phase when it changes, and a change of its detail alone at most every few seconds.
@@ -83,13 +83,16 @@ class Voice:
             self._log.info("the API server answers again")
         self._trouble = trouble
 
-    def line(self, pod: str, container: str, text: str) -> None:
-        """Say a pod's line; a progress line as words, at most every so often."""
+    def line(self, pod: str, container: str, text: str, said_at: float) -> None:
+        """Say a pod's line; a progress line as words, at most every so often.
+
+        :param said_at: when the container wrote it, in seconds since 1970.
+        """
         if self._matcher is not None and container == TRAINING_CONTAINER:
             self._matcher.feed(pod, text)
         progress = parse_progress(text) if container == TRAINING_CONTAINER else None
         if progress is not None:
-            self._progress, self.progress_at = progress, monotonic()
+            self._progress, self.progress_at = progress, max(said_at, self.progress_at or said_at)
             if monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
                 self._say_progress()
             return

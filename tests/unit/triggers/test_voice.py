@@ -121,7 +121,7 @@ def test_progress_is_said_every_few_seconds_and_at_the_end(clock: Clock) -> None
     log = Log()
     voice = Voice(log)
     for step in range(1, 11):
-        voice.line("p", "training", PROGRESS % step)
+        voice.line("p", "training", PROGRESS % step, 0.0)
         clock.now += 0.7
     voice.end(Outcome(kind=OutcomeKind.SUCCEEDED, attempts=()))
 
@@ -133,7 +133,7 @@ def test_lines_say_whose_they_are_when_the_speaker_changes(clock: Clock) -> None
     log = Log()
     voice = Voice(log)
     for pod, container, text in [("p", "download", "a"), ("p", "download", "b"), ("p", "training", "c")]:
-        voice.line(pod, container, text)
+        voice.line(pod, container, text, 0.0)
 
     assert log.lines == [
         "log of pod p, container download:",
@@ -147,19 +147,19 @@ def test_lines_say_whose_they_are_when_the_speaker_changes(clock: Clock) -> None
 def test_what_the_training_container_says_is_held_against_the_failure_rules(clock: Clock) -> None:
     log, matcher = Log(), LogMatcher(built_in_rules())
     voice = Voice(log, matcher)
-    voice.line("p", "sidecar", "CUDA out of memory")
+    voice.line("p", "sidecar", "CUDA out of memory", 0.0)
     assert matcher.findings == {}
 
-    voice.line("p", "training", "CUDA out of memory")
+    voice.line("p", "training", "CUDA out of memory", 0.0)
     assert matcher.findings == {"p": "cuda-out-of-memory"}
     assert log.lines[-1] == "CUDA out of memory"
 
-    voice.line("p", "training", PROGRESS % 1)
+    voice.line("p", "training", PROGRESS % 1, 0.0)
     assert matcher.findings == {}
 
 
 def test_only_the_training_container_tells_progress(clock: Clock) -> None:
     log = Log()
-    Voice(log).line("p", "sidecar", PROGRESS % 1)
+    Voice(log).line("p", "sidecar", PROGRESS % 1, 0.0)
 
     assert log.lines[-1] == PROGRESS % 1

@@ -1,0 +1,195 @@
+"""When a line was said, and whether all is heard: a new listener, and one who was cut off, know what is long past."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from time import monotonic, time
+
+import pytest
+import yaml
+from tests.unit.core.kubernetes_documents import NAMESPACE, container, pod, running, terminated
+from tests.unit.triggers.one_job import Log
+
+from gpu_training.cluster import logs
+from gpu_training.cluster.connection import Cluster, ClusterAddress
+from gpu_training.cluster.logs import LogFollower
+from gpu_training.triggers.voice import Voice
+
+pytestmark = pytest.mark.unit
+
+PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
+DEADLINE_S = 20.0
+POD = pod("Running", container(running()), name="a", scheduled=1)
+
+
+class LogServer:
+    """Serves the log of every container, as it is said, until it is cut.
+
+    :ivar refused: whether a log can not be opened.
+    :ivar opened: how often one was.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.refused = False
+        self.opened = 0
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(500 if server.refused else 200)
+                self.end_headers()
+                self.wfile.flush()
+                if not server.refused:
+                    server.opened += 1
+                    while (line := server._lines.get()) is not None:
+                        self.wfile.write(line)
+                        self.wfile.flush()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        kubeconfig = folder / "logs.kubeconfig"
+        kubeconfig.write_text(
+            yaml.safe_dump(
+                {
+                    "current-context": "it",
+                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
+                    "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
+                    "users": [{"name": "it", "user": {"token": "t"}}],
+                }
+            )
+        )
+        self.address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
+
+    def say(self, text: str, *, ago: float = 0.0) -> None:
+        stamp = datetime.fromtimestamp(time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self._lines.put(f"{stamp} {text}\n".encode())
+
+    def cut(self) -> None:
+        self._lines.put(None)
+
+    def stop(self) -> None:
+        self.cut()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogServer]:
+    monkeypatch.setattr(logs, "CATCH_UP_S", 0.5)
+    server = LogServer(tmp_path)
+    yield server
+    server.stop()
+
+
+async def until(holds: Callable[[], object]) -> None:
+    deadline = monotonic() + DEADLINE_S
+    while not holds():
+        assert monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def follow(
+    server: LogServer, scene: Callable[[LogFollower, Voice], Awaitable[None]], *, silence: float = 300.0
+) -> None:
+    async def run() -> None:
+        async with Cluster(server.address) as cluster:
+            voice = Voice(Log())
+            follower = LogFollower(cluster, NAMESPACE, voice.line, Log(), silence=silence)
+            follower.update({"a": POD}, {})
+            try:
+                await scene(follower, voice)
+            finally:
+                await follower.stop()
+
+    asyncio.run(run())
+
+
+def test_who_begins_to_listen_knows_how_long_ago_the_last_progress_was(server: LogServer) -> None:
+    server.say(PROGRESS % 1, ago=900)
+    server.say(PROGRESS % 2, ago=600)
+    server.say("something else", ago=30)
+
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        assert not follower.is_caught_up
+        await until(lambda: follower.is_caught_up)
+        assert voice.progress_at == pytest.approx(time() - 600, abs=5)
+
+    follow(server, scene)
+
+
+def test_a_log_that_still_tells_of_what_is_long_past_is_not_caught_up_with(server: LogServer) -> None:
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        begin = monotonic()
+        await until(lambda: server.opened)
+        while monotonic() < begin + 1.5:
+            server.say("one of many lines", ago=7200)
+            await asyncio.sleep(0.05)
+            assert not follower.is_caught_up
+        server.say(PROGRESS % 1, ago=70)
+        await until(lambda: follower.is_caught_up)
+        assert voice.progress_at == pytest.approx(time() - 70, abs=5)
+
+    follow(server, scene)
+
+
+def test_what_comes_live_is_said_now_whatever_the_nodes_clock_says(server: LogServer) -> None:
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        await until(lambda: follower.is_caught_up)
+        server.say(PROGRESS % 1, ago=3600)
+        await until(lambda: voice.progress_at is not None)
+        assert voice.progress_at == pytest.approx(time(), abs=5)
+        assert follower.is_caught_up
+
+    follow(server, scene)
+
+
+def test_a_node_whose_clock_is_ahead_says_nothing_in_the_future(server: LogServer) -> None:
+    server.say(PROGRESS % 1, ago=-3600)
+
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        await until(lambda: voice.progress_at is not None)
+        assert voice.progress_at == pytest.approx(time(), abs=5)
+
+    follow(server, scene)
+
+
+def test_a_log_that_can_not_be_read_is_not_heard_until_it_can(server: LogServer) -> None:
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        await until(lambda: follower.is_caught_up)
+        server.refused = True
+        server.cut()
+        await until(lambda: not follower.is_caught_up)
+        server.refused = False
+        await until(lambda: follower.is_caught_up)
+        assert server.opened == 2
+
+    follow(server, scene)
+
+
+def test_a_silent_log_is_opened_anew_so_that_one_that_is_cut_off_is_known(server: LogServer) -> None:
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        await until(lambda: follower.is_caught_up)
+        server.refused = True
+        await until(lambda: not follower.is_caught_up)
+
+    follow(server, scene, silence=1.0)
+
+
+def test_of_a_training_that_has_ended_nothing_more_is_to_be_heard(server: LogServer) -> None:
+    async def scene(follower: LogFollower, voice: Voice) -> None:
+        assert not follower.is_caught_up
+        follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
+        assert follower.is_caught_up
+
+    follow(server, scene)
