@@ -1,8 +1,9 @@
-"""Watches trainings as the trigger does, by the shared watch and its lookout, and diagnoses them, in a thread."""
+"""Looks at trainings that wait as the trigger does: the shared watch, its lookout, the trigger's own watchman."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -14,16 +15,17 @@ from tests.cluster.pending_scene import DEPLOYMENT
 
 from gpu_training.cluster.connection import ClusterAddress
 from gpu_training.cluster.watch import SharedWatch
+from gpu_training.core.decide import Policy, decide
 from gpu_training.core.events import JobReference
-from gpu_training.core.pending import diagnose
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import Report
-from gpu_training.core.pod_demand import demand_of
+from gpu_training.core.phase import Wait
+from gpu_training.rule_table import built_in_rules
+from gpu_training.triggers.watchman import Watchman
 from sandbox.api import Document
 from sandbox.waiting import DeadlineError, wait_for
 
-LOOK_S = 0.5
-"""Longest pause between two diagnoses: some causes are told by a silence."""
+POLICY = Policy(rules=built_in_rules())
 
 
 @dataclass
@@ -56,10 +58,9 @@ class Eyes:
     :param kubeconfig: of the account that looks.
     """
 
-    def __init__(self, kubeconfig: Path, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, kubeconfig: Path) -> None:
         self.sights: dict[str, Sight] = {}
         self._address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
-        self._look_s = look_s
         self._loop = asyncio.new_event_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._thread = threading.Thread(target=self._loop.run_forever, name="eyes", daemon=True)
@@ -129,17 +130,25 @@ class Eyes:
                 raise ended
 
     async def _watch(self, job: Document, sight: Sight) -> None:
-        metadata, demand = job["metadata"], demand_of(job)
+        metadata = job["metadata"]
         reference = JobReference(namespace=metadata["namespace"], name=metadata["name"], uid=metadata["uid"])
-        async with SharedWatch.subscribe(self._address, job=reference, deployment=DEPLOYMENT) as (subscription, _):
-            subscription.look_around(True)
+        async with SharedWatch.subscribe(self._address, job=reference, deployment=DEPLOYMENT) as (
+            subscription,
+            cluster,
+        ):
+            watchman = Watchman(subscription, cluster, logging.getLogger(__name__))
             while True:
                 began = time.thread_time()
-                report = diagnose(subscription.observe(), demand, subscription.around(), time.time())
+                observation, now = subscription.observe(), cluster.clock.now()
+                wait = decide(observation, POLICY, now)
+                if not isinstance(wait, Wait):
+                    return
+                pause = watchman.look(observation, wait, now)
                 sight.processor_s.append(time.thread_time() - began)
-                if not sight.reports or report != sight.reports[-1][1]:
-                    sight.reports.append((time.monotonic(), report))
-                await subscription.changed(self._look_s)
+                if not sight.reports or watchman.report != sight.reports[-1][1]:
+                    sight.reports.append((time.monotonic(), watchman.report))
+                await watchman.write(observation)
+                await subscription.changed(pause)
 
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

@@ -30,7 +30,6 @@ GPUS = 8
 HOLDERS = 10
 WINDOW_S = 60.0
 DEADLINE_S = 900.0
-LOOK_S = 30.0
 CHANGE_S = 5.0
 MERGE = "application/merge-patch+json"
 
@@ -69,7 +68,7 @@ def measure(folder: Path, nodes: int, steps: tuple[int, ...], say: Callable[[str
         say(f"{nodes} nodes")
         _fill(sandbox, nodes)
         say(f"{nodes} nodes, all of them held")
-        with FaultyProxy(sandbox, folder.parent) as proxy, Eyes(proxy.kubeconfig, look_s=LOOK_S) as eyes:
+        with FaultyProxy(sandbox, folder.parent) as proxy, Eyes(proxy.kubeconfig) as eyes:
             found, jobs = [], list[Document]()
             for number in steps:
                 found.append(_measure(sandbox, proxy, eyes, jobs, number))
