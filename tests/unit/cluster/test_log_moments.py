@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import monotonic, time
 
 import pytest
-import yaml
+from tests.unit.cluster.log_server import LogServer
 from tests.unit.core.kubernetes_documents import NAMESPACE, container, pod, running, terminated
 from tests.unit.triggers.one_job import Log
 
 from gpu_training.cluster import logs
-from gpu_training.cluster.connection import Cluster, ClusterAddress
+from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.logs import LogFollower
 from gpu_training.triggers.voice import Voice
 
@@ -26,62 +22,6 @@ pytestmark = pytest.mark.unit
 PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
 DEADLINE_S = 20.0
 POD = pod("Running", container(running()), name="a", scheduled=1)
-
-
-class LogServer:
-    """Serves the log of every container, as it is said, until it is cut.
-
-    :ivar refused: whether a log can not be opened.
-    :ivar opened: how often one was.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.refused = False
-        self.opened = 0
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(500 if server.refused else 200)
-                self.end_headers()
-                self.wfile.flush()
-                if not server.refused:
-                    server.opened += 1
-                    while (line := server._lines.get()) is not None:
-                        self.wfile.write(line)
-                        self.wfile.flush()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        kubeconfig = folder / "logs.kubeconfig"
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "current-context": "it",
-                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                    "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
-                    "users": [{"name": "it", "user": {"token": "t"}}],
-                }
-            )
-        )
-        self.address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
-
-    def say(self, text: str, *, ago: float = 0.0) -> None:
-        stamp = datetime.fromtimestamp(time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        self._lines.put(f"{stamp} {text}\n".encode())
-
-    def cut(self) -> None:
-        self._lines.put(None)
-
-    def stop(self) -> None:
-        self.cut()
-        self._server.shutdown()
-        self._server.server_close()
 
 
 @pytest.fixture
