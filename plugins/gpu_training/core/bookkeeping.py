@@ -16,7 +16,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.ledger import Ending, LedgerJob
 from gpu_training.core.memory_growth import is_largest
 from gpu_training.core.observation import Observation
-from gpu_training.core.queue_time import waited
+from gpu_training.core.queue_time import Interval, merged, waited
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 _LEAST_GAP_S: Final = 2.0
@@ -57,13 +57,14 @@ def book(
     here = {attempt.uid for attempt in seen}
     lost = [_closed(a, observation, attempts, now) for a in job.attempts if a.uid not in here]
     covered = _covered(observation, [*lost, *attempts])
-    gap = _unseen_seconds(job, observation, covered, now=now, watched_since=watched_since)
+    gaps = _unseen(job, observation, covered, now=now, watched_since=watched_since)
+    unseen = sum(stop - start for start, stop in gaps)
     return replace(
         job,
         attempts=tuple(sorted([*lost, *attempts], key=_age)),
         seen_until=max(job.seen_until, now),
-        unseen_gpu_seconds=round(job.unseen_gpu_seconds + gap * job.gpus, 3),
-        waited=waited(job.waited, observation, [*lost, *attempts], now),
+        unseen_gpu_seconds=round(job.unseen_gpu_seconds + unseen * job.gpus, 3),
+        waited=waited(job.waited, observation, [*lost, *attempts], now, since=job.seen_until, unseen=gaps),
     )
 
 
@@ -137,30 +138,31 @@ def _covered(observation: Observation, attempts: Sequence[Attempt]) -> list[tupl
     return sorted((begin, float("inf") if end is None else end) for begin, end in begins if begin is not None)
 
 
-def _unseen_seconds(
+def _unseen(
     job: LedgerJob,
     observation: Observation,
     covered: Sequence[tuple[float, float]],
     *,
     now: float,
     watched_since: float,
-) -> float:
-    """Give the seconds in which pods may have come and gone without anybody seeing them."""
+) -> tuple[Interval, ...]:
+    """Give from when to when pods may have come and gone without anybody seeing them."""
     begin, end = max(job.seen_until, job.created_at), min(now, watched_since)
     seen = observation.job
     if seen is not None:
         if seen.started_at is not None:
             begin = max(begin, seen.started_at)
         elif seen.suspended_at is None and not observation.gone:
-            return 0.0  # it never began
+            return ()  # it never began
         # A Job that is suspended has run until then: its startTime is cleared, and its pods are counted nowhere.
         ends = (seen.suspended_at, seen.final.changed_at if seen.final is not None else None)
         end = min([end, *(moment for moment in ends if moment is not None)])
-    unseen, reached = 0.0, begin
+    unseen, reached = [], begin
     for start, stop in [*covered, (end, end)]:
-        unseen += max(0.0, min(start, end) - reached)
+        unseen.append((reached, min(start, end)))
         reached = max(reached, stop)
-    return unseen if unseen >= _LEAST_GAP_S else 0.0
+    gaps = merged(unseen)
+    return gaps if sum(stop - start for start, stop in gaps) >= _LEAST_GAP_S else ()
 
 
 def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> LedgerJob:
@@ -192,8 +194,11 @@ def take_away(job: LedgerJob, ending: Ending, *, now: float, because: Verdict | 
     """
     if job.ended_at is not None:
         return job
+    running = [each for each in job.attempts if each.ended_at is None and each.started_at is not None]
+    # Of a gang one attempt is to blame, the others are ended with it.
+    culprit = min(running, key=_age, default=None)
     released = tuple(
-        _ended(attempt, now, because if because is not None and attempt.started_at is not None else _ENDED_WITH_ITS_JOB)
+        _ended(attempt, now, because if because is not None and attempt is culprit else _ENDED_WITH_ITS_JOB)
         for attempt in job.attempts
     )
     return replace(job, ended_at=now, ending=ending, attempts=released)

@@ -77,7 +77,10 @@ def _has_begun(pod: PodObservation) -> bool:
 
 def _running_since(pod: PodObservation) -> float | None:
     training = pod.training
-    return training.started_at if training is not None and training.state is ContainerState.RUNNING else None
+    if training is None or training.state is not ContainerState.RUNNING or training.started_at is None:
+        return None
+    # A node whose clock is behind dates the start before the node was given.
+    return max(training.started_at, pod.scheduled_at or training.started_at)
 
 
 def _first(moments: Iterable[float | None]) -> float | None:

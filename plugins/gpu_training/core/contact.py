@@ -54,8 +54,8 @@ def out_of_contact(
         category=Category.UNREACHABLE,
         owner=Owner.INFRASTRUCTURE,
         action=Action.RETRY,
-        summary=f"there was no contact with the Job for {clock - silence.since:.0f} seconds, longer than its deadline; "
-        f"last trouble: {silence.trouble}",
+        summary=f"there was no contact with the Job for {clock - silence.since:.0f} seconds, longer than "
+        f"deadline_seconds; last trouble: {silence.trouble}",
         remedy="check that the Airflow connection still exists, that its cluster answers, and that its account may "
         "get, list and watch Jobs and pods; the Job ends at its own deadline, and a retry adopts it while it lives",
     )

@@ -11,8 +11,30 @@ from gpu_training.core.pending_report import Report
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
 
 SURE_AFTER_S: Final = 5.0
-"""A cause that no waiting cures ends the run when it has held for so long: what was made together with the Job, as its
-Secret, may come a moment after it."""
+"""A cause that no waiting cures ends the run when it has held for so long."""
+NOTICED_AFTER_S: Final = 20.0
+"""The same for what may be made a moment after the Job, as its Secret: so long it takes until that is noticed. The Job
+controller tries again 2.5, 6, 13.5 s after its first try (measured with Kubernetes 1.37), the kubelet mounts after 0.5,
+1.5, 3.5, 7.5, 15.5 s and looks for a container's Secret about every 10 s."""
+_LATE_COMERS: Final = frozenset(
+    {
+        Cause.CONFIG_MAP_MISSING,
+        Cause.SECRET_MISSING,
+        Cause.VOLUME_CLAIM_MISSING,
+        Cause.SERVICE_ACCOUNT_MISSING,
+        Cause.RUNTIME_CLASS_MISSING,
+        Cause.PRIORITY_CLASS_MISSING,
+        Cause.ADMISSION_DENIED,
+        Cause.POD_SECURITY,
+        Cause.LIMIT_RANGE,
+        Cause.QUOTA_EXCEEDED,
+        Cause.QUOTA_NEEDS_RESOURCES,
+        Cause.QUEUE_MISSING,
+        Cause.POD_REFUSED,
+        Cause.VOLUME_UNBOUND,
+        Cause.CONTAINER_NOT_CREATED,
+    }
+)
 
 _CATEGORY: Final = {
     Clock.QUEUE: Category.QUEUE_TIMEOUT,
@@ -53,7 +75,12 @@ def verdict_on(
     :param held_since: since when the report's cause is that one, in seconds since 1970.
     :param readings: the clocks that run.
     """
-    if report is not None and not report.curable and held_since is not None and now - held_since >= SURE_AFTER_S:
+    if (
+        report is not None
+        and not report.curable
+        and held_since is not None
+        and now - held_since >= sure_after(report.cause)
+    ):
         return Verdict(
             category=Category.CAN_NOT_START,
             owner=Owner.INFRASTRUCTURE if report.cause in _OF_THE_CLUSTER else Owner.CONFIGURATION,
@@ -69,7 +96,12 @@ def seconds_until_sure(report: Report | None, held_since: float | None, now: flo
     """Give the seconds after which a cause that no waiting cures has held for long enough; None where there is none."""
     if report is None or report.curable or held_since is None:
         return None
-    return max(0.0, held_since + SURE_AFTER_S - now)
+    return max(0.0, held_since + sure_after(report.cause) - now)
+
+
+def sure_after(cause: Cause) -> float:
+    """Give how long a cause has to hold that no waiting cures, in seconds, until it ends the run."""
+    return NOTICED_AFTER_S if cause in _LATE_COMERS else SURE_AFTER_S
 
 
 def _timed_out(over: Reading, report: Report | None) -> Verdict:

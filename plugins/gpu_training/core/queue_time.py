@@ -46,22 +46,31 @@ def _open_since(observation: Observation, now: float, attempts: Sequence[Attempt
         if job.suspended_at is None and job.started_at is not None:
             return None  # it is told to, and has not yet: it waits from then on
         return job.suspended_at if job.suspended_at is not None else job.created_at
-    if not observation.pods and not attempts and (job.failed or job.succeeded):
+    if job.active or (not observation.pods and not attempts and (job.failed or job.succeeded)):
         return None  # since its last pod, which nobody has seen
     due = _due(job, observation.pods, attempts)
     return due if due is not None and due <= now else None
 
 
 def waited(
-    before: Sequence[Interval], observation: Observation, attempts: Sequence[Attempt], now: float
+    before: Sequence[Interval],
+    observation: Observation,
+    attempts: Sequence[Attempt],
+    now: float,
+    *,
+    since: float = float("-inf"),
+    unseen: Sequence[Interval] = (),
 ) -> tuple[Interval, ...]:
     """Give from when to when the Job waited, as far as what is seen of it tells; the last one may go on.
 
     :param before: what was known already; it stays, but where an attempt turns out to have been on a node.
     :param attempts: all that are known, those of the observation's pods among them.
     :param now: seconds since 1970.
+    :param since: until when `before` tells all.
+    :param unseen: when pods may have run that nobody saw: it is charged in full, and no wait.
     """
-    return _without([*before, *_waits(observation, attempts, now)], _on_nodes(attempts))
+    found = _without(_waits(observation, attempts, now), merged([(float("-inf"), since), *unseen]))
+    return _without([*before, *found], _on_nodes(attempts))
 
 
 def _waits(observation: Observation, attempts: Sequence[Attempt], now: float) -> list[Interval]:

@@ -83,6 +83,8 @@ class Bookkeeper:
         self._ended_at: dict[str, float] = {}
         self._warned = False
         self.attempts: tuple[Attempt, ...] = ()
+        self.is_read = False
+        """Whether the ledger was read, so that `attempts` are all that are known."""
         """As the ledger has them, with what was seen last: those of before this watch are among them."""
 
     async def watch(self, observation: Observation, now: float) -> float | None:
@@ -101,7 +103,7 @@ class Bookkeeper:
             record = await self._noted(observation, now)
             if record is None:
                 return None
-            self.attempts = record.attempts
+            self.attempts, self.is_read = record.attempts, True
             await self._act(record, observation, seen, now)
         except GpuTrainingError as error:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S

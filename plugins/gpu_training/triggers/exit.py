@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.departure import depart
-from gpu_training.cluster.jobs import wait_gone
+from gpu_training.cluster.jobs import read_job, wait_gone
+from gpu_training.cluster.waiting_list import waiters_on
 from gpu_training.core.decide import Policy
 from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.events import JobReference
-from gpu_training.core.naming import TaskTry
+from gpu_training.core.naming import ANNOTATION_WAITERS, TaskTry
+from gpu_training.core.observation import observe_job
 from gpu_training.core.verdict import Category, Verdict
 from gpu_training.task_log import TaskLog
 from gpu_training.task_state import close_run, is_alive
@@ -80,7 +82,7 @@ class Exit:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
             return False
         if not self._deleted:
-            self._log.info("Left Job %s: others wait on it, or it is over", name)
+            await self._say_who_is_left(name)
             return True
         await asyncio.to_thread(close_run, self._mlflow_conn_id, self._mlflow_run_id, self._log, killed=False)
         if gone:
@@ -88,6 +90,24 @@ class Exit:
         else:
             self._log.warning("Deleted Job %s; its pods are not gone after %g s", name, _GONE_WITHIN_S)
         return True
+
+    async def _say_who_is_left(self, name: str) -> None:
+        try:
+            document = await read_job(self._cluster, self._job.namespace, self._job.name, tries=1)
+        except GpuTrainingError:
+            document = None
+        is_there = document is not None and document["metadata"]["uid"] == self._job.uid
+        if document is None or not is_there or observe_job(document).ended or waiters_on(document):
+            self._log.info("Left Job %s: others wait on it, or it is over", name)
+            return
+        self._log.warning(
+            "Job %s is left alone, and goes on: this task is not on the list of those who wait on it, somebody edited "
+            "that (annotation %s); delete it if nobody needs it: kubectl -n %s delete job %s",
+            name,
+            ANNOTATION_WAITERS,
+            self._job.namespace,
+            self._job.name,
+        )
 
     async def _depart(self, waiter: TaskTry, verdict: Verdict) -> bool:
         return await depart(

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from gpu_training.cluster.jobs import list_pods
 from gpu_training.core.attempts import attempts_of
 from gpu_training.core.clock_readings import Reading, read_clocks, soonest
 from gpu_training.core.clocks import Clocks
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _CONFIRM_EVERY_S: Final = 1.0
 _LEAST_PAUSE_S: Final = 0.2
 _LOG_EVERY_S: Final = 1.0
+_AGAIN_AFTER_S: Final = 5.0
+"""How soon to try again to give up."""
 
 
 class Vigil:
@@ -69,6 +72,7 @@ class Vigil:
         self._policy = policy
         self._clocks = clocks
         self._log = log
+        self._leaving: Verdict | None = None
 
     async def until_ended(self, *, contact_limit: float) -> tuple[Observation, Outcome]:
         """Give what was seen last and how it ended.
@@ -91,18 +95,21 @@ class Vigil:
                     observation, silence, clock=clock, now=self._cluster.clock.now(), rules=self._policy.rules
                 )
                 return observation, lost if isinstance(decision, Wait) else decision
-            if isinstance(decision, Wait):
-                given_up = await self._wait(observation, decision, left)
-                if given_up is not None:
-                    return self.observe(), given_up
+            if self._leaving is not None:
+                # Whatever the Job does meanwhile: it is being deleted, or is gone, because of us.
+                if await self._way_out.take(self._leaving):
+                    return self.observe(), self._given_up(self._leaving)
+                await self._subscription.changed(_AGAIN_AFTER_S)
+            elif isinstance(decision, Wait):
+                await self._wait(observation, decision, left)
             elif decision.kind is OutcomeKind.SUCCEEDED or await self._has_seen_all():
                 observation = self.observe()
                 decision = decide(observation, self._policy, self._cluster.clock.now())
                 if isinstance(decision, Outcome):
                     return observation, decision
 
-    async def _wait(self, observation: Observation, wait: Wait, left: float | None) -> Outcome | None:
-        """Keep the books, say why it waits, and sleep until something may be new; or give up, and say so.
+    async def _wait(self, observation: Observation, wait: Wait, left: float | None) -> None:
+        """Keep the books, say why it waits, and sleep until something may be new; or make up one's mind to give up.
 
         :param left: seconds until there was no contact for too long; None where there is.
         """
@@ -113,23 +120,46 @@ class Vigil:
         await self._watchman.write(observation)
         readings = self._readings(observation, wait.phase, now)
         verdict = verdict_on(self._watchman.report, self._watchman.held_since, readings, now)
-        if verdict is not None and left is None and await self._way_out.take(verdict):
-            return self._given_up(verdict)
-        sure = seconds_until_sure(self._watchman.report, self._watchman.held_since, now)
         # What the failed attempt's log tells comes without any news of Job or pods.
         catches_up = self._clocks.stall_seconds is not None and wait.phase is Phase.RUNNING and self._is_deaf
         log = _LOG_EVERY_S if wait.phase is Phase.RETRYING or catches_up else None
-        pause = _soonest(look, around, sure, soonest(readings), log)
+        pause = _soonest(look, around, log)
+        if verdict is None:
+            sure = seconds_until_sure(self._watchman.report, self._watchman.held_since, now)
+            pause = _soonest(pause, sure, soonest(readings))
+        elif left is None and await self._is_still_so(verdict):
+            self._leaving = verdict
+            return
+        else:
+            pause = _AGAIN_AFTER_S
         await self._subscription.changed(
             _soonest(said, left, max(_LEAST_PAUSE_S, pause) if pause is not None else None)
         )
-        return None
+
+    async def _is_still_so(self, verdict: Verdict) -> bool:
+        """Look at the pods once more before a Job is given up: one may have started since they were seen."""
+        try:
+            self._subscription.refresh(await list_pods(self._cluster, self._subscription.job))
+        except GpuTrainingError as error:
+            self._log.debug("not giving up yet: %s", error)
+            return False
+        observation, now = self.observe(), self._cluster.clock.now()
+        decision = decide(observation, self._policy, now)
+        if not isinstance(decision, Wait):
+            return False
+        self._watchman.look(observation, decision, now)
+        readings = self._readings(observation, decision.phase, now)
+        again = verdict_on(self._watchman.report, self._watchman.held_since, readings, now)
+        return again is not None and again.category is verdict.category
 
     def _readings(self, observation: Observation, phase: Phase, now: float) -> tuple[Reading, ...]:
         # A log that can not be read, or is not read up to now, tells of no stall.
         progress_at = now if self._is_deaf else self._voice.progress_at
-        attempts = self._bookkeeper.attempts
-        return read_clocks(observation, phase, self._clocks, now, progress_at=progress_at, attempts=attempts)
+        clocks, attempts = self._clocks, self._bookkeeper.attempts
+        if not self._bookkeeper.is_read and not observation.pods:
+            # Pods that are gone are known to the ledger alone: one may have run until a moment ago.
+            clocks = replace(clocks, queue_seconds=None)
+        return read_clocks(observation, phase, clocks, now, progress_at=progress_at, attempts=attempts)
 
     @property
     def _is_deaf(self) -> bool:
@@ -159,8 +189,6 @@ class Vigil:
     async def _has_seen_all(self) -> bool:
         """Read the pods once more before a training is called failed: Jobs and pods are watched apart, and what a pod
         left may still be on its way when its Job's end is known."""
-        from gpu_training.cluster.jobs import list_pods
-
         try:
             self._subscription.refresh(await list_pods(self._cluster, self._subscription.job))
         except ClusterUnavailable as error:

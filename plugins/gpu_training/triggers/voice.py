@@ -39,6 +39,7 @@ class Voice:
         self._progress_at = 0.0
         self._cause: tuple[Phase, Cause] | None = None
         self._reason, self._reason_at = "", 0.0
+        self._told: dict[str, float] = {}
         self.progress_at: float | None = None
         """When the last progress was reported, in seconds since 1970."""
 
@@ -50,6 +51,8 @@ class Voice:
         self._cause = None
         if wait == self._said:
             return None
+        if self._said is None or self._said.phase is not wait.phase:
+            self._told.clear()
         if self._said is not None and self._said.phase is wait.phase:
             early = self._said_at + _DETAIL_EVERY_S - monotonic()
             if early > 0:
@@ -72,6 +75,10 @@ class Voice:
         ):
             self._cause, self._reason, self._reason_at = (wait.phase, report.cause), text, monotonic()
             self._said, self._said_at = wait, monotonic()
+            if monotonic() < self._told.get(text, float("-inf")) + _REASON_EVERY_S:
+                return None  # causes that alternate are not told at every turn
+            self._told = {each: at for each, at in self._told.items() if monotonic() < at + _REASON_EVERY_S}
+            self._told[text] = monotonic()
             (self._log.info if report.curable else self._log.warning)("%s (%s): %s", wait.phase, report.cause, text)
         return None
 

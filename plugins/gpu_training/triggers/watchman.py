@@ -29,6 +29,9 @@ _LONGEST_PAUSE_S: Final = 30.0
 """The longer it waits, the more seldom it looks without any news: by a tenth of the wait, up to half a minute."""
 _SETTLED_WITHIN_S: Final = 2.0
 """So long the first look around may take; a cause is told without what is not known by then."""
+_AT_ONCE: Final = 5
+_SELDOM_S: Final = 30.0
+"""So many causes are written as they come, and all further ones not more often than this."""
 _WRITE_EVERY_S: Final = 60.0
 """How often other words for the same cause are written on the Job, and what was refused is tried again."""
 _AGAIN_AFTER_S: Final = 5.0
@@ -47,13 +50,13 @@ class Watchman:
         self._log = log
         self._demand: tuple[str, Demand] | None = None
         self._began: float | None = None
-        self._written_at = float("-inf")
+        self._written_at, self._written = float("-inf"), 0
         self._quiet_until = float("-inf")
         self._warned = False
         self._broken = False
         self.report: Report | None = None
         self.held_since: float | None = None
-        """Since when the report has this cause, in seconds since 1970."""
+        """Since when the report has this cause, and says the same of whether waiting helps, in seconds since 1970."""
 
     def look(self, observation: Observation, wait: Wait, now: float) -> float | None:
         """Find out why the training waits: :attr:`report`, which is None where it does not.
@@ -84,7 +87,8 @@ class Watchman:
             return None
 
     def _take(self, report: Report | None, now: float) -> None:
-        if report is None or self.report is None or report.cause is not self.report.cause:
+        before = self.report
+        if report is None or before is None or (report.cause, report.curable) != (before.cause, before.curable):
             self.held_since = None if report is None else now
         self.report = report
 
@@ -104,7 +108,7 @@ class Watchman:
         if not self._is_news(job.annotations.get(ANNOTATION_PENDING)):
             return
         text = None if self.report is None else json.dumps(to_document(self.report), ensure_ascii=False)
-        self._written_at = monotonic()
+        self._written_at, self._written = monotonic(), self._written + 1
         try:
             await self._cluster.request(
                 "PATCH",
@@ -129,7 +133,8 @@ class Watchman:
         except (ValueError, RecursionError):
             before = None
         if before is None or wanted is None or before.cause is not wanted.cause:
-            return monotonic() >= self._written_at + _LOOK_EVERY_S
+            # Causes that alternate, and watchers who do not see the same, are not worth a write a second.
+            return monotonic() >= self._written_at + (_LOOK_EVERY_S if self._written < _AT_ONCE else _SELDOM_S)
         return before.summary != wanted.summary and monotonic() >= self._written_at + _WRITE_EVERY_S
 
     def _warn(self, error: GpuTrainingError) -> None:

@@ -387,6 +387,19 @@ def test_an_attempt_that_took_too_long_is_spent_and_one_that_nobody_wants_any_mo
     assert (taken.failures, taken.disruptions, taken.gpu_seconds) == (failures, 0, 90.0)
 
 
+def test_of_a_gang_one_attempt_is_spent_by_what_took_too_long() -> None:
+    ranks = tuple(attempt(f"r{n}", start=10.0 + n, end=None) for n in range(8))
+    taken = take_away(ledger_job(1, attempts=ranks), Ending.DELETED, now=100.0, because=GAVE_UP)
+    assert taken.failures == 1
+    assert taken.attempts[0].verdict == GAVE_UP
+
+
+def test_time_that_nobody_watched_is_charged_and_is_no_wait() -> None:
+    record = look(look(NEW, 100, job(), since=0), 200, job(), since=180)
+    assert record.unseen_gpu_seconds == 80.0
+    assert record.wall_seconds(moment(200)) == 80.0
+
+
 def test_a_reason_changes_nothing_in_a_job_that_had_ended() -> None:
     closed = close(ledger_job(1), outcome(OutcomeKind.FAILED, verdict()), now=50.0, memory_cap="8Gi")
     assert take_away(closed, Ending.DELETED, now=100.0, because=GAVE_UP) == closed

@@ -143,6 +143,10 @@ def test_what_a_training_does_decides_which_clocks_run_and_since_when(
         assert reading.left == reading.limit - reading.elapsed
 
 
+def test_an_attempt_on_a_node_whose_clock_is_behind_runs_since_it_got_the_node() -> None:
+    assert since(read(job(), runs(scheduled=20, started=-600)))["run"] == 20
+
+
 def test_a_new_watcher_reads_the_same_clocks() -> None:
     """Nothing counts from when somebody began to watch: the same documents give the same clocks."""
     first, second = (read(job(), runs(), progress=200) for _ in range(2))

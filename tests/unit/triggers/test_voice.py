@@ -107,6 +107,17 @@ def test_a_cause_that_comes_again_after_the_training_ran_is_said_again(clock: Cl
     assert log.lines == ["queued (gpus_taken): Taken. Wait.", "running: pod p", "queued (gpus_taken): Taken. Wait."]
 
 
+def test_causes_that_alternate_are_not_said_at_every_turn(clock: Clock) -> None:
+    log = Log()
+    voice = Voice(log)
+    for _ in range(100):
+        for cause in (Cause.GPUS_TAKEN, Cause.NODES_CORDONED):
+            voice.waiting(waits(Phase.QUEUED, "q"), report(cause, f"{cause}."))
+            clock.now += 0.5
+
+    assert len(log.lines) == 4
+
+
 def test_trouble_is_said_when_it_begins_and_when_it_is_over(clock: Clock) -> None:
     log = Log()
     voice = Voice(log)
