@@ -1,4 +1,4 @@
-"""What keeps a training from running is said, and does not end it."""
+"""What keeps a training from running is said, and ends it only where waiting does not help."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.cluster.trainings import (
     TaskInstance,
     defer,
     fire,
+    jobs_of,
     operator,
     recorded,
     spec,
@@ -28,13 +29,16 @@ pytestmark = pytest.mark.cluster
 ENOUGH = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "64Mi", "nvidia.com/gpu": 1}}
 TWO_GPUS = {**ENOUGH, "limits": {"memory": "64Mi", "nvidia.com/gpu": 2}}
 
-PENDING = [
-    # what is asked for, the phase, a part of its words
-    ({"resources": TWO_GPUS}, {}, "queued", "Insufficient nvidia.com/gpu"),
-    ({"node_selector": {"disk": "fast"}}, {}, "queued", "didn't match Pod's node affinity/selector"),
-    ({"image": "no-such-image:1"}, {}, "starting", "Err"),
-    ({"secret_environment": {"KEY": {"secret": "absent", "key": "key"}}}, {}, "starting", 'secret "absent" not found'),
-    ({}, {"spec": {"suspend": True}}, "suspended", "suspended"),
+NEVER = [
+    # what is asked for, the phase, the cause, a part of Kubernetes' words
+    ({"resources": TWO_GPUS}, "queued", "too_few_gpus", "Insufficient nvidia.com/gpu"),
+    ({"image": "no-such-image:1"}, "starting", "image_not_found", "no-such-image"),
+    (
+        {"secret_environment": {"KEY": {"secret": "absent", "key": "key"}}},
+        "starting",
+        "secret_missing",
+        'secret "absent" not found',
+    ),
 ]
 
 
@@ -47,26 +51,36 @@ def waiting(trigger: RecordedTrigger) -> Iterator[list[dict[str, Any]]]:
     thread.join()
 
 
-@pytest.mark.case("C006")
 @pytest.mark.case("C035")
-@pytest.mark.case("C044")
 @pytest.mark.case("C046")
-@pytest.mark.parametrize(
-    ("change", "job", "phase", "words"), PENDING, ids=["gpu", "node", "image", "secret", "suspend"]
-)
-def test_a_training_that_can_not_run_waits_and_says_why(
+@pytest.mark.parametrize(("change", "phase", "cause", "words"), NEVER, ids=["gpu", "image", "secret"])
+def test_a_training_that_can_never_run_ends_and_says_why(
     sandbox: Sandbox,
     namespace: str,
     connected: FakeMlflow,
     change: dict[str, Any],
-    job: dict[str, Any],
     phase: str,
+    cause: str,
     words: str,
 ) -> None:
-    trigger = recorded(defer(operator(spec(namespace, SUCCEED, **change), full_job_spec=job or None), TaskInstance()))
+    trigger = recorded(defer(operator(spec(namespace, SUCCEED, **change)), TaskInstance()))
+    payload = fire(trigger)
+    assert trigger.record.about(f"{phase} ({cause}): ")
+    assert (payload["kind"], payload["verdict"]["category"]) == ("failed", "can_not_start")
+    assert words in "\n".join(payload["waiting"])
+    assert jobs_of(sandbox, namespace) == []
+
+
+@pytest.mark.case("C006")
+@pytest.mark.case("C044")
+def test_a_training_that_is_suspended_waits_and_says_so(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    job = {"spec": {"suspend": True}}
+    trigger = recorded(defer(operator(spec(namespace, SUCCEED), full_job_spec=job), TaskInstance()))
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{trigger.job['name']}"
     with waiting(trigger) as payloads:
-        wait_for(lambda: [line for line in trigger.record.about(f"{phase}: ") if words in line], 30, words)
+        wait_for(lambda: trigger.record.about("suspended (suspended): "), 30, "why it waits")
         assert payloads == []
         sandbox.api.request("DELETE", path, {"propagationPolicy": "Foreground"})
     assert payloads[0]["kind"] == "lost"
@@ -78,7 +92,7 @@ def test_what_was_suspended_trains_when_it_is_released(sandbox: Sandbox, namespa
     trigger = recorded(defer(operator(spec(namespace, SUCCEED), full_job_spec=job), TaskInstance()))
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{trigger.job['name']}"
     with waiting(trigger) as payloads:
-        wait_for(lambda: trigger.record.about("suspended: "), 30, "the suspended phase")
+        wait_for(lambda: trigger.record.about("suspended"), 30, "the suspended phase")
         merge = "application/merge-patch+json"
         sandbox.api.request("PATCH", path, {"spec": {"suspend": False}}, content_type=merge)
     assert payloads[0]["kind"] == "succeeded"
