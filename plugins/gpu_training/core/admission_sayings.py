@@ -11,15 +11,37 @@ _USAGE: Final = (
     r"(?P<bound>[Mm]aximum|[Mm]inimum) (?P<resource>\S{1,317}) usage per (?P<kind>\w{1,40}) is (?P<limit>[^\s,]{1,40}?)"
 )
 
+# What Go, gRPC, the API server and what is before them say of a call that failed, and may not fail again.
+_TROUBLE: Final = (
+    r"(?:i/o timeout|TLS handshake timeout|[Tt]imed out|[Rr]equest timeout|Client\.Timeout|Timeout: |context canceled"
+    r"|deadline exceeded|request canceled|connection re(?:fused|set)|broken pipe|\bEOF\b|no such host"
+    r"|server misbehaving|network is unreachable|no route to host|x509: |tls: |http2: |no endpoints available"
+    r"|etcdserver: |the object has been modified|currently unable to handle the request|[Ll]eader changed"
+    r"|not yet ready to handle request|[Ii]nternal (?:server )?error|[Tt]oo [Mm]any [Rr]equests|rate limit"
+    r"|[Ss]ervice [Uu]navailable|temporarily|[Tt]ry again|[Bb]ad [Gg]ateway|[Gg]ateway [Tt]ime-?out"
+    r"|code = (?:Unavailable|DeadlineExceeded|Internal|Aborted|Canceled|ResourceExhausted|Unknown)"
+    r"|(?:[Ss]tatus(?: code)?|[Cc]ode)[:=]? ?(?:429|5\d\d)\b"
+    r"|failed to sync|cache(?:s are|s? (?:is|was)|s? has)? not (?:yet )?(?:been )?(?:started|synced|ready))"
+)
+
 REFUSALS: Final = (
-    # A webhook that has to ask others, such as a registry of signatures, says no when it can not.
+    # A webhook that has to ask others, such as a registry of signatures or the API server, says no when it can not.
     says(
-        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: '
-        r"(?P<words>.{0,400}?(?:i/o timeout|context deadline exceeded|connection refused|no such host|429 Too Many))",
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: (?=.{0,1000}?' + _TROUBLE + r")"
+        r"(?P<words>.{1,400})",
         Cause.ADMISSION_DENIED,
         Cure.TRANSIENT,
         "Admission webhook {webhook} could not decide, and denies the pod: {words}",
         "Wait; if it stays so, whoever runs {webhook} has to look at what it asks.",
+    ),
+    # What others hold counts too: they give it back.
+    says(
+        r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: '
+        r"(?=.{0,1000}?(?i:\bquotas?\b|\bbudgets?\b|\bcapacity\b(?![-_])|maintenance|\bfr(?:eeze|ozen)\b))(?P<words>.{1,400})",
+        Cause.ADMISSION_DENIED,
+        Cure.WAITING,
+        "Admission webhook {webhook} denies the pod: {words}",
+        "Wait, if others can give back what it asks for; or ask whoever runs {webhook}.",
     ),
     says(
         r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request: (?P<words>.{1,400})',
@@ -31,9 +53,18 @@ REFUSALS: Final = (
     says(
         r'admission webhook "(?P<webhook>[^"]{1,253})" denied the request',
         Cause.ADMISSION_DENIED,
-        Cure.NEVER,
+        Cure.WAITING,
         "Admission webhook {webhook} denies the pod, and does not say why.",
         "Ask whoever runs {webhook}.",
+    ),
+    # It could not be evaluated: what it takes as its parameters is away, or it is not right itself.
+    says(
+        r"ValidatingAdmissionPolicy '(?P<policy>[^']{1,253})'(?: with binding '(?P<binding>[^']{1,253})')?"
+        r" denied request: (?P<words>(?:failed to configure |.{0,300}?resulted in error).{0,400})",
+        Cause.ADMISSION_DENIED,
+        Cure.WAITING,
+        "Policy {policy} can not be applied, and denies the pod: {words}",
+        "Have policy {policy} and its parameters looked after by whoever runs the cluster.",
     ),
     says(
         r"ValidatingAdmissionPolicy '(?P<policy>[^']{1,253})'(?: with binding '(?P<binding>[^']{1,253})')?"
@@ -101,7 +132,7 @@ REFUSALS: Final = (
         "Wait; Kubernetes makes it within seconds of the namespace.",
     ),
     says(
-        r"error looking up service account (?P<namespace>[^\s/]{1,63})/(?P<account>[^\s:]{1,253})",
+        r"error looking up service account (?P<namespace>[^\s/]{1,63})/(?P<account>[^\s:]{1,253}): .{0,253}not found",
         Cause.SERVICE_ACCOUNT_MISSING,
         Cure.NEVER,
         "Service account {account} does not exist in namespace {namespace}.",
@@ -151,8 +182,7 @@ REFUSALS: Final = (
         "Correct what it names in the training or its template.",
     ),
     says(
-        r"(?P<words>etcdserver: .{1,200}|.{0,200}(?:context deadline exceeded|connection refused"
-        r"|the server is currently unable to handle the request|too many requests).{0,100})",
+        r"^(?=.{0,4096}?" + _TROUBLE + r")(?P<words>.{1,400})",
         Cause.POD_REFUSED,
         Cure.TRANSIENT,
         "The API server is in trouble: {words}",

@@ -26,6 +26,8 @@ class ScalingState(StrEnum):
     """No node that it could add would take the pod."""
     FAILED = "failed"
     """The cloud gave no node: it usually tries again by itself."""
+    UNKNOWN = "unknown"
+    """What it says is not known here, and is no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,7 @@ class AutoscalerWords:
 
 # EKS Auto Mode runs Karpenter under a name of its own; the beginning of the message is the same everywhere.
 _OF_KARPENTER: Final = ("karpenter", "eks-auto-mode")
+_BEGINS_CLUSTER_AUTOSCALER: Final = "pod didn't trigger scale-up: "
 _BEGINS_KARPENTER: Final = "Failed to schedule pod, "
 _AT_MAXIMUM: Final = re.compile(
     r"max node group size reached|max cluster .{1,100} limit reached|max total nodes in cluster reached"
@@ -50,10 +53,26 @@ _IN_BACKOFF: Final = re.compile(r"in backoff after failed scale-up|not ready for
 _LIMITS: Final = re.compile(
     r"all available instance types exceed limits for nodepool|node limits have been exhausted for nodepool"
 )
+# No node of the group, were it empty, would take the pod. Pods, volumes and the like may change, and are not among it.
+_GROUP_BARS: Final = re.compile(
+    r"(?:\d{1,9} )?(?:Insufficient \S|node\(s\) had (?:untolerated )?taint"
+    r"|node\(s\) didn't match (?:Pod's node affinity|scheduler-enforced node affinity|the requested node name))"
+)
+_NEXT_GROUP: Final = re.compile(r", (?=\d{1,9} )")
+# Likewise of a pool. Which labels instance types have depends on what of them is to be had just now; taints and
+# requirements of a pool, and the sizes of instance types, do not.
+_POOL_BARS: Final = re.compile(
+    r"incompatible requirements|did not tolerate "
+    r"|no instance type (?:met the scheduling requirements or )?(?:has|had) enough resources"
+    r"|requirements that are not yet supported by Karpenter"
+)
+_NEXT_POOL: Final = re.compile(r"[;\n] ?")
 # An offering is an instance type in a zone at a price: what fits but is not to be had just now lacks one.
 _NO_CAPACITY: Final = re.compile(
     r"[Ii]nsufficient ?[Cc]apacity|all requested instance types were unavailable"
     r"|no instance type has the required offering|had enough resources, had a required offering"
+    r"|no instance type met the scheduling requirements or had a required offering"
+    r"|and the required offering (?:met|had) the|requirements/resources/offering tuple"
     r"|compatible reserved offering"
 )
 
@@ -68,7 +87,8 @@ _BY_REASON: Final = {
     "Nominated": ScalingState.SCALING_UP,
     "InsufficientCapacityError": ScalingState.FAILED,
     "NodeClassNotReady": ScalingState.FAILED,
-    "NoCompatibleInstanceTypes": ScalingState.NOT_HELPFUL,
+    # What is not to be had just now is filtered out too.
+    "NoCompatibleInstanceTypes": ScalingState.UNKNOWN,
 }
 
 
@@ -93,7 +113,15 @@ def _not_triggered(text: str) -> ScalingState:
     """Give the most hopeful of what is said of the node groups, each of which has a reason of its own."""
     if _IN_BACKOFF.search(text):
         return ScalingState.FAILED
-    return ScalingState.AT_MAXIMUM if _AT_MAXIMUM.search(text) else ScalingState.NOT_HELPFUL
+    if _AT_MAXIMUM.search(text):
+        return ScalingState.AT_MAXIMUM
+    reasons = _NEXT_GROUP.split(text.removeprefix(_BEGINS_CLUSTER_AUTOSCALER))
+    return _barred(text, all(map(_GROUP_BARS.match, reasons)))
+
+
+def _barred(text: str, by_all: bool) -> ScalingState:
+    """Give that nothing helps only of words that are known, and known to the end."""
+    return ScalingState.NOT_HELPFUL if by_all and len(text) < LONGEST else ScalingState.UNKNOWN
 
 
 def _is_karpenter(text: str, source: str) -> bool:
@@ -104,4 +132,6 @@ def _not_provisioned(text: str) -> ScalingState:
     """Give the most hopeful of what is said of the pools, each of which has a reason of its own."""
     if _NO_CAPACITY.search(text):
         return ScalingState.FAILED
-    return ScalingState.AT_MAXIMUM if _LIMITS.search(text) else ScalingState.NOT_HELPFUL
+    if _LIMITS.search(text):
+        return ScalingState.AT_MAXIMUM
+    return _barred(text, all(map(_POOL_BARS.search, _NEXT_POOL.split(text))))

@@ -56,7 +56,7 @@ MISSING_OBJECTS: Final = (
     # The kubelet's cache of them is young, or the API server is away.
     says(
         r"failed to sync (?:secret|configmap) cache|object \"[^\"]{0,63}\"/\"[^\"]{1,253}\" not registered"
-        r"|services have not yet been read at least once",
+        r"|services have not yet been read at least once|no relationship found between node",
         Cause.CONTAINER_NOT_CREATED,
         Cure.TRANSIENT,
         "The node has not yet read a Secret, ConfigMap or service that the pod needs.",
@@ -64,8 +64,28 @@ MISSING_OBJECTS: Final = (
     ),
 )
 
+# Programs that the node has to bring: the runtime, what it calls before a container begins, and nvidia-smi, which the
+# toolkit puts into the container. https://github.com/NVIDIA/nvidia-container-toolkit/tree/main/cmd
+_OF_NODE: Final = (
+    r"(?:[^\"\s]{0,200}/)?(?:nvidia(?:-container-[\w.-]{1,60}|-ctk|-cdi-hook|-smi)?|(?:docker-)?runc|crun|youki|runsc"
+    r"|kata-runtime|conmon(?:rs)?|containerd-shim[\w-]{0,60}|(?:amd|rocm|habana|habanalabs)-container-[\w-]{1,60})"
+)
+_NODES_TOOLKIT: Final = says(
+    rf"exec: \"{_OF_NODE}\": |executable file [`'\"]{_OF_NODE}[`'\"] not found|fork/exec {_OF_NODE}: "
+    r"|unable to retrieve OCI runtime error|nvidia-container-(?:cli|runtime|toolkit)|nvidia-c(?:tk|di-hook)"
+    r"|error (?:running|executing) (?:\w{1,30} )?hook"
+    r"|CDI devices?\b|nvml error|could not select device driver|failed to (?:start|find) shim"
+    r"|unknown or invalid runtime",
+    Cause.CONTAINER_NOT_CREATED,
+    Cure.WAITING,
+    "The node can not give its GPU to the container, or run it: {words}",
+    "Have the node's GPU driver and container toolkit looked after by whoever runs the cluster; the training can run on"
+    " another node.",
+)
+
 CONTAINER_SAYINGS: Final = (
     *MISSING_OBJECTS,
+    _NODES_TOOLKIT,
     says(
         r"runAsNonRoot and image (?:will run as root|has non-numeric user)",
         Cause.CONTAINER_NOT_CREATED,
@@ -74,7 +94,9 @@ CONTAINER_SAYINGS: Final = (
         "Set `USER` to a number in the image, or `runAsUser` in the template.",
     ),
     says(
-        r"(?:executable file|exec:) .{0,300}(?:not found|no such file or directory|permission denied)",
+        r"exec: \"[^\"]{1,300}\": (?:executable file not found|permission denied|is a directory"
+        r"|(?:stat \S{1,300}: )?(?:no such file or directory|permission denied))"
+        r"|executable file [`'\"][^`'\"]{1,300}[`'\"] not found",
         Cause.CONTAINER_NOT_CREATED,
         Cure.NEVER,
         "The image does not have the program that the training names: {words}",
@@ -86,13 +108,6 @@ CONTAINER_SAYINGS: Final = (
         Cure.NEVER,
         "The image is not built for the processor of the node.",
         "Build the image for the node's processor, or select nodes that it is built for.",
-    ),
-    says(
-        r"nvidia-container-cli|unresolvable CDI devices|nvml error|could not select device driver",
-        Cause.CONTAINER_NOT_CREATED,
-        Cure.WAITING,
-        "The node can not give its GPU to the container: {words}",
-        "Have the node's GPU driver and container toolkit looked after; the training can run on another node.",
     ),
     says(
         r"context deadline exceeded|failed to reserve container name|name .{1,200} is reserved for|connection refused",
@@ -112,6 +127,7 @@ SANDBOX_SAYINGS: Final = (
         "The node's container runtime does not know the handler of the pod's RuntimeClass.",
         "Have the GPU vendor's container toolkit set up on the node, or take `runtime_class` out of the training.",
     ),
+    _NODES_TOOLKIT,
     says(
         r"network is not ready|cni plugin not initialized|failed to set ?up (?:sandbox|network)|plugin type=",
         Cause.CONTAINER_NOT_CREATED,

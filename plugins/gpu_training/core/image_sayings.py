@@ -56,8 +56,10 @@ IMAGE_SAYINGS: Final = (
     ),
     says(
         r"connection refused|i/o timeout|no such host|TLS handshake timeout|x509: |tls: |connection reset"
-        r"|server misbehaving|network is unreachable|no route to host|context deadline exceeded"
-        r"|Client\.Timeout exceeded"
+        r"|server misbehaving|network is unreachable|no route to host|host is down|deadline exceeded|timed out"
+        r"|context canceled|request canceled|operation was canceled|Client\.Timeout exceeded"
+        r"|timeout awaiting response|http2: |stream error: |closed network connection|408 Request Time"
+        r"|code = (?:DeadlineExceeded|Canceled|Aborted)"
         r"|server gave HTTP response to HTTPS client|proxyconnect|unexpected EOF|: EOF|broken pipe"
         r"|registry is unavailable|RegistryUnavailable",
         Cause.REGISTRY_UNREACHABLE,
@@ -67,7 +69,8 @@ IMAGE_SAYINGS: Final = (
     ),
     says(
         r"\b(?:500 Internal Server Error|502 Bad Gateway|503 Service Unavailable|504 Gateway Time-?out)|"
-        r"(?:status(?: code)?:? ?|StatusCode: )5\d\d\b",
+        r"(?:status(?: code)?(?: from registry)?:? ?|StatusCode: )5\d\d\b|: 5\d\d(?: |$)"
+        r"|unexpected media type text/",
         Cause.REGISTRY_UNREACHABLE,
         Cure.TRANSIENT,
         "The registry of {image} is in trouble: {words}",
@@ -80,24 +83,57 @@ IMAGE_SAYINGS: Final = (
         "The node has no room on its disk for {image}.",
         "Wait until the node has cleaned up, or give it a larger disk.",
     ),
+    # Of what the image consists: layers and configuration lie behind addresses that are signed for minutes, and in a
+    # store that the node itself tidies up.
     says(
-        r"authorization token has expired",
+        r"failed to copy: |httpReadSeeker|could not fetch content descriptor|(?:reading|fetching|writing|storing) blob"
+        r"|error pulling image configuration|download failed after|failed commit on ref|copying system image",
+        Cause.IMAGE_PULL_FAILED,
+        Cure.TRANSIENT,
+        "A part of {image} could not be fetched: {words}",
+        "Wait; it is fetched anew. If it stays so, push the image again, or ask whoever runs the registry.",
+    ),
+    says(
+        r"failed to (?:extract|unpack|prepare extraction)|snapshot \S{1,400} does not exist"
+        r"|missing parent .{0,200}bucket"
+        r"|(?:^|[ :])lease \S{1,200} ?(?:: )?(?:not found|does not exist)|content digest \S{1,200} not found"
+        r"|layer not known|failed to register layer",
+        Cause.IMAGE_PULL_FAILED,
+        Cure.TRANSIENT,
+        "The node could not unpack {image}: {words}",
+        "Wait; it is tried again. If it stays so, have the node's container runtime looked after.",
+    ),
+    says(
+        r"(?i)authorization token has expired|token (?:has |is )?expired|request has expired|ExpiredToken"
+        r"|RequestTimeTooSkewed",
         Cause.IMAGE_UNAUTHORISED,
         Cure.TRANSIENT,
         "The node's login to the registry of {image} has run out.",
         "Wait; if it stays so, have the node's credential provider, or the pull secret, renewed.",
     ),
     says(
-        r"(?i)pull access denied|insufficient_scope|unauthorized|is denied|authentication required"
-        r"|no basic auth credentials|denied: |403 Forbidden|403 \(Forbidden\)|StatusCode: 40[13]\b|access forbidden"
-        r"|authorization failed|failed to authorize|invalid username/password|(?:status(?: code)?:? ?)40[13]\b",
+        r"(?i)pull access denied|insufficient_scope|unauthorized: |access to the resource is denied"
+        r"|authentication required|no basic auth credentials|(?:^|: )denied: |access forbidden|basic: access denied"
+        r"|authorization failed|invalid username/password"
+        r"|40(?:1 \(?unauthorized|3 \(?forbidden)|(?:status(?: code)?:? ?|StatusCode: )40[13]\b",
         Cause.IMAGE_UNAUTHORISED,
         Cure.NEVER,
         "The registry refuses {image}: it does not exist there, or the node may not pull it.",
         "Check the image's name, and the pull secret of the service account (`imagePullSecrets`) or the node's access.",
     ),
+    # Of the login and not of the image: a token's address that is not found, say.
     says(
-        r"(?i)manifest[ _]unknown|name[ _]unknown|not found|StatusCode: 404\b|does not exist|no such image",
+        r"failed to authorize: |failed to fetch (?:anonymous|oauth) token|[Rr]equesting bearer token",
+        Cause.IMAGE_PULL_FAILED,
+        Cure.WAITING,
+        "The node can not log in to the registry of {image}: {words}",
+        "Check the pull secret of the service account (`imagePullSecrets`), or ask whoever runs the registry.",
+    ),
+    says(
+        r"(?i)manifest[ _]unknown|name[ _]unknown|repository does not exist|manifest for \S{1,400} not found"
+        r"|(?:artifact|repository) \S{1,400} not found|repository name not known to registry"
+        r"|failed to resolve (?:reference|image) \"[^\"]{1,400}\": (?:\S{1,400}: not found|.{0,400}404 Not Found)"
+        r"|(?:reading manifest|/manifests/)\S?.{0,400}(?:404 \(?Not Found|StatusCode: 404\b)",
         Cause.IMAGE_NOT_FOUND,
         Cure.NEVER,
         "{Image} is not in its registry.",

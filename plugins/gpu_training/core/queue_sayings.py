@@ -181,6 +181,14 @@ REFUSALS: Final = (
         "The cluster queue behind queue {queue} does not take work of this namespace.",
         "Have the namespace admitted by whoever runs the queues, or name another queue.",
     ),
+    # It could not read them.
+    says(
+        r"(?:LimitRange constraints|resources validation failed): .{0,300}Internal error: (?P<words>.{1,400})",
+        Cause.QUEUED,
+        Cure.TRANSIENT,
+        "The training waits in {where}: the queue could not check its resources: {words}",
+        "Wait; it is tried again.",
+    ),
     says(
         r"resources didn't satisfy LimitRange constraints: (?P<words>.{1,400})",
         Cause.LIMIT_RANGE,

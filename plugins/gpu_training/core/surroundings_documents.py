@@ -25,6 +25,9 @@ from gpu_training.core.surroundings import (
 
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
+# client-go writes one event for many of one reason that differ in their words: the last of these words follow.
+# https://github.com/kubernetes/client-go/blob/master/tools/record/events_cache.go
+_COMBINED: Final = "(combined from similar events): "
 
 
 def node_of(document: object) -> Node:
@@ -46,6 +49,7 @@ def node_of(document: object) -> Node:
         pressures=tuple(name for name in _PRESSURES if conditions.get(name) == "True"),
         allocatable=amounts_of(child(status, "allocatable")),
         capacity=amounts_of(child(status, "capacity")),
+        created_at=parse_time(metadata.get("creationTimestamp")),
     )
 
 
@@ -121,7 +125,7 @@ def happening_of(document: object) -> Happening:
         name=text(about, "name"),
         uid=text(about, "uid"),
         reason=text(body, "reason"),
-        message=text(body, "message") or text(body, "note"),
+        message=(text(body, "message") or text(body, "note")).removeprefix(_COMBINED),
         source=text(source, "component") or text(body, "reportingComponent") or text(body, "reportingController"),
         warning=text(body, "type") == "Warning",
         first_at=first if first is not None else made,

@@ -75,7 +75,7 @@ CLAIM_SAYINGS: Final = (
     says(
         r"no persistent volumes available for this claim and no storage class is set",
         Cause.VOLUME_UNBOUND,
-        Cure.NEVER,
+        Cure.WAITING,
         "No volume fits the volume claim, and it names no storage class that could make one.",
         "Make the claim anew with a storage class, or have a volume made for it.",
     ),

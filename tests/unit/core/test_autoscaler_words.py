@@ -45,3 +45,32 @@ def test_the_node_group_with_the_most_hope_decides(groups: list[str], state: Sca
         words = parse_autoscaler("NotTriggerScaleUp", "pod didn't trigger scale-up: " + ", ".join(told), "")
         assert words is not None
         assert words.state is state
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "end"),
+    [
+        ("NotTriggerScaleUp", "pod didn't trigger scale-up: ", "1 max node group size reached"),
+        ("FailedScheduling", "Failed to schedule pod, ", "no instance type has the required offering"),
+    ],
+)
+def test_of_a_message_that_is_cut_off_nobody_knows_whether_the_last_pool_would_help(
+    reason: str, message: str, end: str
+) -> None:
+    """What is known to take no pod is told of each pool that fits into the message, and of no more."""
+    several = {
+        "NotTriggerScaleUp": "1 Insufficient nvidia.com/gpu, ",
+        "FailedScheduling": "did not tolerate taint (a); ",
+    }
+    short, whole = (message + several[reason] * count for count in (2, 400))
+    for said, state in ((short.rstrip(",; "), ScalingState.NOT_HELPFUL), (whole + end, ScalingState.UNKNOWN)):
+        words = parse_autoscaler(reason, said, "karpenter")
+        assert words is not None
+        assert words.state is state
+
+
+@pytest.mark.parametrize("said", ["pod didn't trigger scale-up: ", "pod didn't trigger scale-up:", "", " "])
+def test_who_gives_no_reason_gives_no_verdict(said: str) -> None:
+    words = parse_autoscaler("NotTriggerScaleUp", said, "cluster-autoscaler")
+    assert words is not None
+    assert words.state is ScalingState.UNKNOWN

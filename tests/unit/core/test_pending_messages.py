@@ -164,6 +164,13 @@ HOSTILE = (
     "rpc error: code = x desc = ",
     'Failed to pull image "a": ',
     "exec: ",
+    'exec: "',
+    'failed to resolve reference "a": ',
+    "reading manifest ",
+    " lease ",
+    "service unavailabl",
+    "ValidatingAdmissionPolicy 'a' denied request: ",
+    "LimitRange constraints: ",
     "0/1 nodes are available: ",
 )
 SOME = st.text(max_size=60) | st.sampled_from(HOSTILE) | st.sampled_from([row["message"] for row in TABLE])

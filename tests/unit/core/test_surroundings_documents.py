@@ -127,6 +127,14 @@ def test_the_times_of_an_event_are_found_wherever_they_are(times: Any, first: fl
     assert (read.first_at, read.last_at, read.count) == (moment(0) + first, moment(0) + last, count)
 
 
+@pytest.mark.parametrize("field", ["message", "note"])
+def test_an_event_that_stands_for_many_says_what_the_last_of_them_said(field: str) -> None:
+    said = 'Failed to pull image "a:1": not today'
+    combined = {**REGARDING, "note": "", field: f"(combined from similar events): {said}"}
+    assert happening_of(combined).message == said
+    assert happening_of({**combined, field: f"{said} (combined from similar events): "}).message.startswith(said)
+
+
 def test_a_quota_and_limits_are_read() -> None:
     hard, used = {"requests.nvidia.com/gpu": "2"}, {"requests.nvidia.com/gpu": "1"}
     metadata = {"name": "q"}
