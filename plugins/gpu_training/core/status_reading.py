@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpu_training.core.attempts import attempts_of, total_gpu_seconds
+from gpu_training.core.attempts import Attempt, attempts_of, total_gpu_seconds
 from gpu_training.core.bookkeeping import book
 from gpu_training.core.clock_readings import read_clocks
 from gpu_training.core.clocks import Clock, clocks_of
@@ -96,7 +96,8 @@ def _of_job(
     decision = decide(seen, policy, now)
     if job.ended or isinstance(decision, Outcome):
         return _over(status, job, record, decision, pods_seen=pods_seen)
-    return _doing(status, seen, job, decision, now, pods_seen=pods_seen)
+    own = record.attempts if record is not None else ()
+    return _doing(status, seen, job, decision, own, now, pods_seen=pods_seen)
 
 
 def _over(
@@ -122,18 +123,27 @@ def _over(
 
 
 def _doing(
-    status: TrainingStatus, seen: Observation, job: JobObservation, wait: Wait, now: float, *, pods_seen: bool
+    status: TrainingStatus,
+    seen: Observation,
+    job: JobObservation,
+    wait: Wait,
+    own: Sequence[Attempt],
+    now: float,
+    *,
+    pods_seen: bool,
 ) -> TrainingStatus:
+    """Give the status of one that has not ended; `own` are the Job's attempts that the ledger knows."""
     written = job.annotations.get(ANNOTATION_WAITERS)
     status = replace(status, waiters=() if written is None else waiters_of(written))
     if not pods_seen and job.active and wait.phase in (Phase.PENDING, Phase.RETRYING):
         words = f"{job.active} of its pods are active, and can not be seen"
         return replace(status, since=job.started_at, detail=words)
-    readings = read_clocks(seen, wait.phase, clocks_of(job.annotations.get(ANNOTATION_CLOCKS, "")), now)
+    clocks = clocks_of(job.annotations.get(ANNOTATION_CLOCKS, ""))
+    readings = read_clocks(seen, wait.phase, clocks, now, attempts=own)
     return replace(
         status,
         phase=str(wait.phase),
-        since=phase_since(seen, wait.phase, now),
+        since=phase_since(seen, wait.phase, now, own),
         detail=wait.detail,
         clocks=tuple(reading for reading in readings if reading.clock is not Clock.STALL),
     )
