@@ -11,13 +11,12 @@ import contextvars
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from time import monotonic
-from typing import Final, Protocol
+from typing import Final
 
 from gpu_training.cluster.collections_around import JobOf
 from gpu_training.cluster.connection import Cluster, ClusterAddress
-from gpu_training.cluster.mirror import HOLD_S
 from gpu_training.cluster.sights import Sights
+from gpu_training.cluster.waking import Looker, Waking
 from gpu_training.core.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
@@ -25,32 +24,15 @@ log = logging.getLogger(__name__)
 LINGER_S: Final = 120.0
 """The watches stay open for so long after the last training has ceased to wait: another one may begin to, and lists are
 what is dear."""
-GATHER_S: Final = HOLD_S + 0.05
-"""Collections are watched apart: what one tells of is seen in the others a moment later."""
-_LEAST_BETWEEN_S: Final = 2.0
-_BETWEEN_EACH_S: Final = 0.2
-"""Each training that is woken thinks anew; with hundreds of them that must not happen at every breath of a node."""
 _NOBODY: Final = Surroundings(hidden=("surroundings: nobody looks at them",))
-
-
-class Looker(Protocol):
-    """A training that may wait."""
-
-    def concerns(self, uid: str) -> bool:
-        """Whether a UID is that of its Job or of one of its pods."""
-        ...
-
-    def notify(self) -> None:
-        """Wake it."""
-        ...
 
 
 class Lookout:
     """Looks around in one namespace of one API server. Belongs to an event loop.
 
     A looker is woken by an Event about its Job or pods, by news of its Kueue Workload, and by another position in its
-    queue, :data:`GATHER_S` seconds after it came; by news of nodes and of who is on them, and by what becomes known or
-    unknown, within seconds.
+    queue, a moment after it came; by news of nodes and of who is on them, and by what becomes known or unknown, within
+    seconds, or later where there are hundreds (:class:`Waking`).
 
     :param job_of: gives the document of one of our Jobs by its UID, where it is known.
     """
@@ -59,22 +41,18 @@ class Lookout:
         self._address = address
         self._namespace = namespace
         self._job_of = job_of
-        self._lookers: dict[Looker, None] = {}
+        self._waking = Waking()
         self._sights: Sights | None = None
         self._task: asyncio.Task[None] | None = None
         self._ended: set[asyncio.Task[None]] = set()
         self._linger: asyncio.TimerHandle | None = None
-        self._waking: asyncio.TimerHandle | None = None
-        self._telling: asyncio.TimerHandle | None = None
-        self._news: set[str] = set()
-        self._woken_at = float("-inf")
         self._was_settled = False
 
     def begin(self, who: Looker) -> None:
         """Look around for a training that waits, until :meth:`end`; again is no harm."""
-        if who in self._lookers:
+        if who in self._waking:
             return
-        self._lookers[who] = None
+        self._waking.add(who)
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -82,7 +60,7 @@ class Lookout:
             # A connection pool of its own: the watches of Jobs and pods never wait for it.
             cluster = Cluster(self._address)
             self._sights = Sights(
-                cluster, self._namespace, job_of=self._job_of, told=self._on_told, stirred=self._on_stirred
+                cluster, self._namespace, job_of=self._job_of, told=self._waking.tell, stirred=self._on_stirred
             )
             # In a context of its own: it outlives the training that happens to come first, and what it logs is not of
             # that one's task.
@@ -92,10 +70,10 @@ class Lookout:
 
     def end(self, who: Looker) -> None:
         """Look around no longer for a training; again, or for one that never began, is no harm."""
-        if who not in self._lookers:
+        if who not in self._waking:
             return
-        del self._lookers[who]
-        if not self._lookers:
+        self._waking.drop(who)
+        if not self._waking:
             self._linger = asyncio.get_running_loop().call_later(LINGER_S, self._stop)
 
     @contextmanager
@@ -106,6 +84,10 @@ class Lookout:
             yield
         finally:
             self.end(who)
+
+    def ask(self, who: Looker) -> bool:
+        """Have a training that waits woken when it is its turn; False for one that does not wait."""
+        return self._waking.ask(who)
 
     @property
     def is_settled(self) -> bool:
@@ -122,11 +104,9 @@ class Lookout:
 
     async def close(self) -> None:
         """End every watch."""
-        for timer in (self._linger, self._waking, self._telling):
-            if timer is not None:
-                timer.cancel()
-        self._linger = self._waking = self._telling = None
-        self._lookers.clear()
+        if self._linger is not None:
+            self._linger.cancel()
+        self._waking.close()
         self._stop()
         await asyncio.gather(*self._ended, return_exceptions=True)
 
@@ -138,35 +118,10 @@ class Lookout:
         self._task = self._sights = self._linger = None
         self._was_settled = False
 
-    def _on_told(self, uid: str) -> None:
-        self._news.add(uid)
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(GATHER_S, self._tell)
-
-    def _tell(self) -> None:
-        self._telling = None
-        news, self._news = self._news, set()
-        for looker in self._lookers:
-            if any(looker.concerns(uid) for uid in news):
-                looker.notify()
-
     def _on_stirred(self) -> None:
         settled, self._was_settled = self._was_settled, self.is_settled
-        if self._was_settled and not settled:
-            self._woken_at = float("-inf")  # now everything is known: nobody waits for that any longer
-            if self._waking is not None:
-                self._waking.cancel()
-                self._waking = None
-        if self._waking is None:
-            between = max(_LEAST_BETWEEN_S, _BETWEEN_EACH_S * len(self._lookers))
-            pause = max(GATHER_S, self._woken_at + between - monotonic())
-            self._waking = asyncio.get_running_loop().call_later(pause, self._wake)
-
-    def _wake(self) -> None:
-        self._waking = None
-        self._woken_at = monotonic()
-        for looker in self._lookers:
-            looker.notify()
+        # Now everything is known: nobody waits for that any longer.
+        self._waking.stir(at_once=self._was_settled and not settled)
 
 
 async def _look(cluster: Cluster, sights: Sights) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from typing import Final
 
 from gpu_training.cluster.connection import Document
 from gpu_training.cluster.lookout import Lookout
@@ -12,6 +14,9 @@ from gpu_training.cluster.reflector import slim
 from gpu_training.core.events import JobReference
 from gpu_training.core.observation import Observation, observe
 from gpu_training.core.surroundings import Surroundings
+
+_TURN_S: Final = 60.0
+"""Longer than it takes until it is everybody's turn."""
 
 
 class Subscription:
@@ -59,16 +64,22 @@ class Subscription:
         and about what is neither."""
         return self.lookout.around({self.job.uid, *self.pods, *self.gone_pods})
 
-    def concerns(self, uid: str) -> bool:
-        """Whether a UID is that of its Job or of one of its pods."""
-        return uid == self.job.uid or uid in self.pods
+    def concerns(self, uids: AbstractSet[str]) -> bool:
+        """Whether that of its Job, or of one of its pods, is among some UIDs."""
+        return self.job.uid in uids or not uids.isdisjoint(self.pods)
 
     async def changed(self, timeout: float | None = None) -> None:
-        """Return when something is new since the last call, or after `timeout` seconds."""
+        """Return when something is new since the last call, or after `timeout` seconds; where hundreds wait, when it is
+        its turn after that."""
+        if not await self._hears(timeout) and self.lookout.ask(self):
+            await self._hears(_TURN_S)
+        self._news.clear()
+
+    async def _hears(self, timeout: float | None) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await self._news.wait()
-        self._news.clear()
+                return await self._news.wait()
+        return False
 
     def notify(self) -> None:
         """Wake the subscriber."""

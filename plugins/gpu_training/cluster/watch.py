@@ -42,6 +42,7 @@ class SharedWatch:
         self._lookout = Lookout(address, namespace, self._jobs.get)
         self._pods: dict[str, dict[str, Document]] = {}
         self._missing: set[str] = set()
+        self._was_listed = False
         self._look = asyncio.Event()
         self._troubles: dict[str, str] = {}
         selector = f"{LABEL_DEPLOYMENT}={label_value(deployment)}"
@@ -136,8 +137,10 @@ class SharedWatch:
         for uid, subscriptions in self._subscriptions.items():
             if self._job_reflector.is_listed and uid not in self._jobs:
                 self._suspect(uid)
-            for subscription in subscriptions:
+            # What another list tells anew, each is told apart.
+            for subscription in subscriptions if not self._was_listed else ():
                 subscription.notify()
+        self._was_listed = self._is_listed
 
     def _suspect(self, uid: str) -> None:
         self._missing.add(uid)

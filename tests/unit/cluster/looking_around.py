@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -24,8 +25,8 @@ class Looker:
         self.uids = uids
         self.woken = 0
 
-    def concerns(self, uid: str) -> bool:
-        return uid in self.uids
+    def concerns(self, uids: AbstractSet[str]) -> bool:
+        return not uids.isdisjoint(self.uids)
 
     def notify(self) -> None:
         self.woken += 1

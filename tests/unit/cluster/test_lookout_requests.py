@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -10,9 +11,10 @@ from time import monotonic
 
 import pytest
 from tests.unit.cluster import surrounding_documents as around
-from tests.unit.cluster.looking_around import add_kueue, furnished_api, play, until
+from tests.unit.cluster.looking_around import DEADLINE_S, add_kueue, furnished_api, play, until
 from tests.unit.cluster.watched_api import Document, WatchedApi
 
+from gpu_training.cluster.reflector import Pace, Reflector
 from gpu_training.cluster.subscription import Subscription
 from gpu_training.cluster.watch import SharedWatch
 from gpu_training.core.events import JobReference
@@ -146,5 +148,43 @@ def test_a_right_that_lacks_harms_no_watch_of_jobs(api: WatchedApi) -> None:
             assert subscription.trouble is None
             assert subscription.observe().job is not None
             assert subscription.around().hidden
+
+    play(scene())
+
+
+def test_a_subscriber_that_waits_is_told_when_its_time_is_up_and_of_its_own_news_before(api: WatchedApi) -> None:
+    api.put(around.JOBS, job(0))
+
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            (subscription,) = await look(api, stack, 1)
+            for _ in range(3):
+                await subscription.changed(0.05)
+            news = asyncio.create_task(subscription.changed(DEADLINE_S * 3))
+            api.put(around.JOBS, {**job(0), "spec": {"suspend": True}})
+            await until(news.done, "its own news")
+
+    play(scene())
+
+
+def test_another_list_wakes_only_those_of_which_something_is_new(
+    api: WatchedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpu_training.cluster.reflector.WATCH_S", 1)
+    monkeypatch.setattr(Reflector.__init__, "__kwdefaults__", {"pace": Pace(resync=0.1)})
+    api.put(around.JOBS, job(0))
+
+    async def scene() -> None:
+        async with AsyncExitStack() as stack:
+            reference = JobReference(namespace=around.NAMESPACE, name="job-0", uid="uid-job-0")
+            watch = SharedWatch.subscribe(api.address, job=reference, deployment="d")
+            subscription, _ = await stack.enter_async_context(watch)
+            await subscription.changed(0.05)
+            news = asyncio.create_task(subscription.changed())
+            await until(lambda: api.count(around.JOBS, watch=False) > 2, "other lists")
+            await until(lambda: api.count(around.PODS, watch=False) > 2, "other lists")
+            assert not news.done()
+            api.put(around.JOBS, {**job(0), "spec": {"suspend": True}})
+            await until(news.done, "its own news")
 
     play(scene())
