@@ -7,9 +7,10 @@ taking the pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Final
 
 from gpu_training.core.amount_text import amount_text
@@ -20,6 +21,7 @@ from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_report import NodeCount
 from gpu_training.core.pod_demand import PODS, Demand
 from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.sameness import Memo
 from gpu_training.core.scheduler_sayings import is_gpu
 from gpu_training.core.surroundings import Node
 
@@ -41,6 +43,8 @@ training asks for something else, the cluster gets another node."""
 
 _RANK: Final = {cause: rank for rank, cause in enumerate(NEAREST_FIRST)}
 
+_ANSWERS_KEPT: Final = 32
+
 _FITS, _TAKEN, _TOO_SMALL, _HAS_NONE, _OFFERS_TOO_FEW = range(5)
 
 
@@ -60,21 +64,23 @@ class Kind:
         return self.obstacles[0] if self.obstacles else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Survey:
-    """All nodes, by what keeps the pod off them.
+    """All nodes, by what keeps the pod off them. Trainings that ask for the same share it, and what is made of it.
 
     :param kinds: those nearest to taking the pod first.
     :param free: of each resource that is asked for and each node, in billionths.
     :param all_seen: whether all pods on the nodes were: else less may be free.
+    :ivar answers: what was made of it before.
     """
 
     index: NodeIndex
     kinds: tuple[Kind, ...]
     free: Mapping[str, Sequence[int]]
     all_seen: bool = True
+    answers: Memo = field(default_factory=lambda: Memo(_ANSWERS_KEPT), init=False, compare=False, repr=False)
 
-    @property
+    @cached_property
     def counts(self) -> tuple[NodeCount, ...]:
         """The nodes counted by the hardest obstacle of each; those that would take the pod are left out."""
         found: Counter[tuple[Cause, str]] = Counter()
@@ -88,28 +94,38 @@ class Survey:
 def count_nodes(
     index: NodeIndex, demand: Demand, own: Collection[tuple[str, str]] = (), *, all_seen: bool = True
 ) -> Survey:
-    """Give all nodes by what keeps a pod off them.
+    """Give all nodes by what keeps a pod off them; the same survey to all that demand the same of a node.
 
     :param own: namespaces and names of the training's own pods, to which a node may be nominated.
     :param all_seen: whether the tenants in the index are all there are.
     """
+    mine = index.usage.claimants.intersection(own) if index.usage is not None else frozenset[tuple[str, str]]()
+    seen = all_seen and index.usage is not None
+    return index.surveys.once((_asked_of(demand), mine, seen), lambda: _counted(index, demand, mine, seen))
+
+
+def _asked_of(demand: Demand) -> Hashable:
+    """Give all of a demand that decides where it fits, and in which order the obstacles of a node are told."""
+    requests, selector = frozenset(demand.requests.items()), tuple(demand.selector.items())
+    return requests, selector, demand.terms, demand.tolerations, demand.priority
+
+
+def _counted(index: NodeIndex, demand: Demand, own: frozenset[tuple[str, str]], all_seen: bool) -> Survey:
     names = frozenset(name for term in demand.terms or () for each in term.fields for name in each.values)
     labels = frozenset([*demand.selector, *(each.key for term in demand.terms or () for each in term.labels)])
     numbers, firsts = index.table.groups(labels, names)
     resources = _in_order(demand)
-    mine = frozenset(own)
-    free = {resource: index.free(resource, demand.priority, mine) for resource in resources}
+    free = {resource: index.free(resource, demand.priority, own) for resource in resources}
     states = [_states(index, resource, free[resource], demand.requests[resource]) for resource in resources]
     marks = list(zip(numbers, *states, strict=True))
     still = [obstacles_of_node(node, demand) for node in firsts]
     by_mark = {mark: _hardest_first((*still[mark[0]], *_short(resources, mark[1:], demand))) for mark in set(marks)}
     places: dict[tuple[Obstacle, ...], list[int]] = {}
     of_mark = {mark: places.setdefault(found, []) for mark, found in by_mark.items()}
-    for place, mark in enumerate(marks):
+    for place, mark in zip(index.table.places, marks, strict=True):
         of_mark[mark].append(place)
     kinds = [Kind(obstacles=found, places=tuple(at)) for found, at in places.items()]
-    seen = all_seen and index.usage is not None
-    return Survey(index=index, kinds=tuple(sorted(kinds, key=_distance)), free=free, all_seen=seen)
+    return Survey(index=index, kinds=tuple(sorted(kinds, key=_distance)), free=free, all_seen=all_seen)
 
 
 def obstacles(node: Node, free: Mapping[str, Fraction], demand: Demand) -> tuple[Obstacle, ...]:

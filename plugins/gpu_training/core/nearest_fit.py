@@ -16,6 +16,7 @@ from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_report import GpuHolder
 from gpu_training.core.pod_demand import PODS, Demand
 from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.sameness import Same
 from gpu_training.core.surroundings import Taint, Tenant
 
 TOLERATIONS: Final = "training.tolerations"
@@ -27,7 +28,14 @@ _SHORT_OF_OTHERS: Final = (Cause.CPU_OR_MEMORY_TAKEN, Cause.TOO_LITTLE_CPU_OR_ME
 
 def nearest_fit(survey: Survey, demand: Demand) -> str:
     """Give the smallest changes that would let a pod run now, such as `2 GPUs would fit now on g5-1`; empty when no
-    single change would. Where not all pods could be seen, something `may fit`."""
+    single change would. Where not all pods could be seen, something `may fit`.
+
+    :param demand: of the survey.
+    """
+    return survey.answers.once("nearest fit", lambda: _nearest_fit(survey, demand))
+
+
+def _nearest_fit(survey: Survey, demand: Demand) -> str:
     changes: tuple[Callable[[Survey, Demand], str], ...] = (_fewer_gpus, _less_of_another, _toleration, _selector)
     found = [text for text in (change(survey, demand) for change in changes) if text]
     return ", or ".join(found[:_MOST_CHANGES])
@@ -141,9 +149,17 @@ def holders_of(
     :param namespace: of the training; holders of another one are told with theirs.
     :param own: namespaces and names of the training's own pods, which are left out.
     """
-    by_node = survey.index.usage.gpu_holders if survey.index.usage is not None else {}
-    nodes = (survey.index.nodes[place].name for place in _places(kinds))
-    return holders_among([tenant for name in nodes for tenant in by_node.get(name, ())], namespace, own)
+    usage, wanted = survey.index.usage, tuple(kinds)
+    if usage is None:
+        return ()
+    mine = usage.gpu_users.intersection(own)
+
+    def found() -> tuple[GpuHolder, ...]:
+        nodes = (survey.index.nodes[place].name for place in _places(wanted))
+        there = [tenant for name in nodes for tenant in usage.gpu_holders.get(name, ())]
+        return holders_among(there, namespace, mine)
+
+    return survey.answers.once(("holders", *map(Same, wanted), namespace, mine), found)
 
 
 def holders_among(tenants: Iterable[Tenant], namespace: str, own: Collection[tuple[str, str]]) -> tuple[GpuHolder, ...]:

@@ -14,13 +14,15 @@ from typing import Final
 from gpu_training.core.node_usage import UNIT, Usage, held_of, units
 from gpu_training.core.pod_demand import PODS
 from gpu_training.core.resources import GPU_RESOURCE
-from gpu_training.core.sameness import Same
+from gpu_training.core.sameness import Memo, Same
 from gpu_training.core.scheduler_sayings import is_gpu
 from gpu_training.core.surroundings import Node, Tenant
 
 _UNBOUNDED: Final = 10**40
 _KEPT: Final = 32
 _MOMENTS_KEPT: Final = 8
+_SURVEYS_KEPT: Final = 64
+"""Trainings of one model ask for the same, and so do most models of a team."""
 
 _COUNT_LABELS: Final = ("nvidia.com/gpu.count", "karpenter.k8s.aws/instance-gpu-count")
 _COUNT: Final = re.compile(r"[0-9]{1,4}")
@@ -58,14 +60,23 @@ def whole_of(node: Node, resource: str) -> int:
 
 def promise_of(node: Node) -> int:
     """Give how many GPUs a node has, offered or not, in billionths: by its capacity, or by its labels, of which some do
-    not say how many."""
+    not say how many.
+
+    The kubelet writes a capacity of 0 of what a device plugin offered that went away more than five minutes ago:
+    https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/cm/devicemanager/manager.go
+    A plugin that offers the node's GPUs under another name, in parts or shared, is not away.
+    """
     offered = node.capacity.get(GPU_RESOURCE)
     if offered:
         return units(offered)
-    if not has_gpu_label(node):
+    if (offered is None and not has_gpu_label(node)) or _offers_others(node):
         return 0
     counts = [node.labels.get(label, "") for label in _COUNT_LABELS]
     return next((int(count) * UNIT for count in counts if _COUNT.fullmatch(count)), _UNBOUNDED)
+
+
+def _offers_others(node: Node) -> bool:
+    return any("/" in resource and amount > 0 and is_gpu(resource) for resource, amount in node.allocatable.items())
 
 
 def _distinct(amounts: Iterable[Fraction | None]) -> Iterable[Fraction | None]:
@@ -84,6 +95,11 @@ class NodeTable:
     @cached_property
     def _by_name(self) -> Mapping[str, Node]:
         return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Numbers that all surveys share."""
+        return list(range(len(self.nodes)))
 
     @cached_property
     def names(self) -> list[str]:
@@ -151,12 +167,14 @@ class NodeIndex:
     """Nodes and what is held there.
 
     :param usage: None when the tenants are not known: then everything that a node has reads as free.
+    :ivar surveys: of demands; see :func:`gpu_training.core.fitting.count_nodes`.
     """
 
     def __init__(self, table: NodeTable, usage: Usage | None) -> None:
         self.table = table
         self.nodes = table.nodes
         self.usage = usage
+        self.surveys = Memo(_SURVEYS_KEPT)
         self._free: dict[str, list[int]] = {}
 
     def free(self, resource: str, priority: int, own: frozenset[tuple[str, str]]) -> list[int]:

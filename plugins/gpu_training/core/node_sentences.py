@@ -14,6 +14,7 @@ from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_growth import Growth
 from gpu_training.core.pod_demand import PODS, Demand
 from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.sameness import Same
 
 _LIMITS: Final = "training.resources.limits"
 _TAKEN: Final = (Cause.GPUS_TAKEN, Cause.CPU_OR_MEMORY_TAKEN)
@@ -35,7 +36,13 @@ def summary_of(nearest: Kind, hardest: Obstacle, survey: Survey, demand: Demand)
 
     :param nearest: those nodes.
     :param hardest: the hardest of their obstacles.
+    :param demand: of the survey.
     """
+    key = "summary", Same(nearest), hardest
+    return survey.answers.once(key, lambda: _summary(nearest, hardest, survey, demand))
+
+
+def _summary(nearest: Kind, hardest: Obstacle, survey: Survey, demand: Demand) -> str:
     where, who = on_nodes(survey, nearest.places), _subject(survey, nearest)
     match hardest.cause:
         case Cause.GPUS_TAKEN if hardest.resource == GPU_RESOURCE:

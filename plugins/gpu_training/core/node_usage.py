@@ -48,6 +48,16 @@ class Usage:
         return self._held[resource]
 
     @cached_property
+    def claimants(self) -> frozenset[tuple[str, str]]:
+        """Namespaces and names of the pods for which a node is meant."""
+        return frozenset((each.namespace, each.name) for each in self.nominated)
+
+    @cached_property
+    def gpu_users(self) -> frozenset[tuple[str, str]]:
+        """Namespaces and names of the tenants that hold GPUs."""
+        return frozenset((each.namespace, each.name) for held in self.gpu_holders.values() for each in held)
+
+    @cached_property
     def gpu_holders(self) -> Mapping[str, list[Tenant]]:
         """The tenants that hold GPUs, by node."""
         found: dict[str, list[Tenant]] = {}
