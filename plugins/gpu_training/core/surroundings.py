@@ -27,6 +27,7 @@ class Node:
     :param pressures: types of the pressure conditions that hold (`MemoryPressure`, `DiskPressure`, `PIDPressure`).
     :param allocatable: of each resource, in its base unit.
     :param capacity: of each resource, in its base unit.
+    :param created_at: when it joined, in seconds since 1970; None when it has not said.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Node:
     pressures: tuple[str, ...] = ()
     allocatable: Mapping[str, Fraction] = field(default_factory=dict)
     capacity: Mapping[str, Fraction] = field(default_factory=dict)
+    created_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
