@@ -55,7 +55,16 @@ def _report(view: View) -> Report | None:
     refused = of_refusal(view) if len(view.live) < _wanted(job) else None
     if refused is not None:
         found.append(replace(refused, subject=whole))
+    if any(map(_trains, view.live)):
+        found = [replace(report, cure=Cure.WAITING) if not report.curable else report for report in found]
     return min(found, key=_how_well_off, default=None)
+
+
+def _trains(pod: PodObservation) -> bool:
+    """Whether a pod is at work: what it does is not thrown away for what another one lacks."""
+    training = pod.training
+    at_work = training is not None and training.state is ContainerState.RUNNING
+    return at_work and not pod.deleting and pod.disruption is None
 
 
 def _wanted(job: JobObservation) -> int:

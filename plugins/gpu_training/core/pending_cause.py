@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 
 class Cure(StrEnum):
@@ -112,3 +114,72 @@ class Cause(StrEnum):
 
     WAITING = "waiting"
     """Nothing is wrong that anybody told: it has only begun to wait."""
+
+
+_NEVER: Final = frozenset({Cure.NEVER})
+_WAITING: Final = frozenset({Cure.WAITING})
+_TRANSIENT: Final = frozenset({Cure.TRANSIENT})
+_NEVER_OR_WAITING: Final = _NEVER | _WAITING
+_NEVER_OR_TRANSIENT: Final = _NEVER | _TRANSIENT
+_WAITING_OR_TRANSIENT: Final = _WAITING | _TRANSIENT
+_ANY: Final = frozenset(Cure)
+
+CURES: Final[Mapping[Cause, frozenset[Cure]]] = {
+    Cause.NO_GPU_NODES: _NEVER_OR_WAITING,
+    Cause.DEVICE_PLUGIN_DOWN: _TRANSIENT,
+    Cause.TOO_FEW_GPUS: _NEVER_OR_WAITING,
+    Cause.GPUS_TAKEN: _WAITING,
+    Cause.TOO_LITTLE_CPU_OR_MEMORY: _NEVER_OR_WAITING,
+    Cause.CPU_OR_MEMORY_TAKEN: _WAITING,
+    Cause.TAINT_NOT_TOLERATED: _NEVER_OR_WAITING,
+    Cause.LABEL_NOT_MATCHED: _NEVER_OR_WAITING,
+    Cause.NODES_CORDONED: _WAITING,
+    Cause.NODES_NOT_READY: _TRANSIENT,
+    Cause.NODES_UNDER_PRESSURE: _TRANSIENT,
+    Cause.PREEMPTED: _WAITING,
+    Cause.PREEMPTING: _WAITING,
+    Cause.AUTOSCALER_SCALING_UP: _TRANSIENT,
+    Cause.AUTOSCALER_AT_MAXIMUM: _WAITING,
+    Cause.SCHEDULING_GATED: _WAITING,
+    Cause.SCHEDULER_SILENT: _WAITING_OR_TRANSIENT,
+    Cause.UNSCHEDULABLE: _ANY,
+    Cause.QUOTA_EXCEEDED: _ANY,
+    Cause.QUOTA_NEEDS_RESOURCES: _NEVER,
+    Cause.LIMIT_RANGE: _NEVER,
+    Cause.POD_SECURITY: _NEVER,
+    Cause.ADMISSION_DENIED: _ANY,
+    Cause.WEBHOOK_UNREACHABLE: _TRANSIENT,
+    Cause.SERVICE_ACCOUNT_MISSING: _NEVER_OR_TRANSIENT,
+    Cause.RUNTIME_CLASS_MISSING: _NEVER,
+    Cause.PRIORITY_CLASS_MISSING: _NEVER,
+    Cause.POD_REFUSED: _ANY,
+    Cause.CONTROLLER_NOT_RUNNING: _TRANSIENT,
+    Cause.QUEUED: _WAITING_OR_TRANSIENT,
+    Cause.QUEUE_TOO_SMALL: _NEVER,
+    Cause.QUEUE_MISSING: _NEVER_OR_WAITING,
+    Cause.QUEUE_LACKS_RESOURCE: _NEVER,
+    Cause.QUEUE_PREEMPTED: _WAITING,
+    Cause.QUEUE_DEACTIVATED: _NEVER,
+    Cause.QUEUE_SILENT: _WAITING,
+    Cause.SUSPENDED: _WAITING,
+    Cause.IMAGE_NOT_FOUND: _NEVER,
+    Cause.IMAGE_UNAUTHORISED: _NEVER_OR_TRANSIENT,
+    Cause.IMAGE_RATE_LIMITED: _TRANSIENT,
+    Cause.REGISTRY_UNREACHABLE: _TRANSIENT,
+    Cause.IMAGE_PULLING: _TRANSIENT,
+    Cause.IMAGE_ARCHITECTURE: _NEVER,
+    Cause.IMAGE_NAME_INVALID: _NEVER,
+    Cause.IMAGE_NOT_PRESENT: _NEVER,
+    Cause.IMAGE_PULL_FAILED: _ANY,
+    Cause.VOLUME_CLAIM_MISSING: _NEVER,
+    Cause.VOLUME_UNBOUND: _ANY,
+    Cause.VOLUME_ELSEWHERE: _NEVER_OR_WAITING,
+    Cause.VOLUME_IN_USE: _WAITING,
+    Cause.VOLUME_MOUNT_FAILED: _WAITING_OR_TRANSIENT,
+    Cause.CONFIG_MAP_MISSING: _NEVER,
+    Cause.SECRET_MISSING: _NEVER,
+    Cause.CONTAINER_NOT_CREATED: _ANY,
+    Cause.WAITING: _WAITING_OR_TRANSIENT,
+}
+"""What waiting may do about each cause, by what is known of it. While another pod of the Job trains, what is NEVER is
+told as WAITING, whatever the cause."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from gpu_training.core.fitting import Kind, Survey
 from gpu_training.core.nearest_fit import gpus, holders_of, nearest_fit, on_nodes
+from gpu_training.core.node_hope import may_become_fit
 from gpu_training.core.node_sentences import remedy_of, summary_of, wait_for_others
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_growth import Growth
@@ -16,7 +17,8 @@ from gpu_training.core.pending_words import STRUCTURAL, of_words, other_reason
 from gpu_training.core.pod_demand import Demand
 from gpu_training.core.scheduler_words import SchedulerWords
 
-_HEALS: Final = (Cause.NODES_NOT_READY, Cause.NODES_UNDER_PRESSURE)
+_HEALS: Final = (Cause.NODES_NOT_READY, Cause.NODES_UNDER_PRESSURE, Cause.DEVICE_PLUGIN_DOWN)
+_HOPE: Final = "A node that has just joined, or comes back, may still turn out to be one that takes it."
 
 
 def of_nodes(words: SchedulerWords | None, growth: Growth, view: View) -> Report | None:
@@ -33,11 +35,13 @@ def of_nodes(words: SchedulerWords | None, growth: Growth, view: View) -> Report
     if nearest.hardest is None:
         return _by_words(words, growth, survey, demand)
     cause, change = nearest.hardest.cause, nearest_fit(survey, demand)
+    cure, ending = _fate(cause, growth, view)
+    advice = remedy_of(nearest, nearest.hardest, growth, change)
     return Report(
         cause=cause,
-        cure=_cure(cause, growth, survey),
+        cure=cure,
         summary=summary_of(nearest, nearest.hardest, survey, demand),
-        remedy=remedy_of(nearest, nearest.hardest, growth, change),
+        remedy=f"{advice} {ending}" if ending else advice,
         nodes=survey.counts,
         nearest=change,
         holders=holders_of(survey, filter(_is_held, survey.kinds), view.job.namespace, view.own),
@@ -50,11 +54,12 @@ def _is_held(kind: Kind) -> bool:
 
 
 def _none_at_all(growth: Growth) -> Report:
+    cure, ending = growth.fate(lost=True)
     return Report(
         cause=Cause.NO_GPU_NODES,
-        cure=Cure.NEVER if growth.hopeless else Cure.WAITING,
+        cure=cure,
         summary="The cluster has no nodes.",
-        remedy=" ".join(part for part in ("Whoever runs the cluster adds GPU nodes.", growth.clause) if part),
+        remedy=" ".join(part for part in ("Whoever runs the cluster adds GPU nodes.", growth.clause, ending) if part),
     )
 
 
@@ -65,7 +70,7 @@ def _by_words(words: SchedulerWords | None, growth: Growth, survey: Survey, dema
     if reason is not None:
         elsewhere = reason.cause is Cause.VOLUME_ELSEWHERE
         others_may = any(kind.hardest is not None and kind.hardest.cause not in STRUCTURAL for kind in survey.kinds)
-        cure = Cure.NEVER if elsewhere and growth.hopeless and not others_may else reason.cure
+        cure = growth.fate(lost=not others_may)[0] if elsewhere else reason.cure
         return replace(of_words(words, growth, reason), nodes=survey.counts, cure=cure)
     fits = survey.kinds[0].places
     taken = [each for each in words.reasons if each.resource] if words is not None else []
@@ -96,15 +101,12 @@ def _doubt(survey: Survey) -> str:
     return f"the pods that hold it on {fits} could not all be seen"
 
 
-def _cure(cause: Cause, growth: Growth, survey: Survey) -> Cure:
+def _fate(cause: Cause, growth: Growth, view: View) -> tuple[Cure, str]:
+    """Give whether waiting cures a cause, and a sentence about when that shows."""
     if cause in _HEALS:
-        return Cure.TRANSIENT
+        return Cure.TRANSIENT, ""
     if cause not in STRUCTURAL:
-        return Cure.WAITING
-    return Cure.NEVER if growth.hopeless and not _may_become_fit(survey) else Cure.WAITING
-
-
-def _may_become_fit(survey: Survey) -> bool:
-    """Whether a node is on its way up that may offer GPUs once its device plugin runs."""
-    hopes = {Cause.NODES_NOT_READY, Cause.NO_GPU_NODES}
-    return any({each.cause for each in kind.obstacles} == hopes for kind in survey.kinds)
+        return Cure.WAITING, ""
+    if view.survey is not None and view.demand is not None and may_become_fit(view.survey, view.demand, view.now):
+        return Cure.WAITING, _HOPE
+    return growth.fate(lost=True)

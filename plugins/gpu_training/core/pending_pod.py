@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gpu_training.core.kubelet_words import KubeletWords, parse_container_wait, parse_kubelet_event
+from gpu_training.core.kubelet_words import KubeletWords, parse_container_wait
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_events import last_at
+from gpu_training.core.pending_kubelet import GENERIC, told_of
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pending_view import View
 from gpu_training.core.pods import ContainerObservation, ContainerState, PodObservation
@@ -20,8 +21,8 @@ SILENT_S: Final = 10.0
 _UNSEEN_NODE_S: Final = 10.0
 _HARMLESS: Final = ("", "PodInitializing", "ContainerCreating")
 _STEPS_TAKEN: Final = ("Pulled", "Created", "Started")
-# What is said when nothing better is known; an earlier event may name the cause.
-_GENERIC: Final = (Cause.IMAGE_PULL_FAILED, Cause.VOLUME_MOUNT_FAILED, Cause.CONTAINER_NOT_CREATED)
+_AWRY_S: Final = 60.0
+"""Clocks of nodes and of the control plane may differ by so much. The pod's UID tells its events from others'."""
 
 
 def of_starting(pod: PodObservation, view: View) -> Report:
@@ -35,7 +36,7 @@ def of_starting(pod: PodObservation, view: View) -> Report:
     if waiting is not None:
         return _held(pod, waiting, view)
     events = list(_recent(pod, view))
-    told = _best(events)
+    told = told_of(events, view.now)
     if told is not None:
         words, event = told
         return _report(pod, words, event.message)
@@ -84,10 +85,10 @@ def _containers(pod: PodObservation) -> tuple[ContainerObservation, ...]:
 def _held(pod: PodObservation, container: ContainerObservation, view: View) -> Report:
     """Give why a container is held that says so itself; an event may know more, such as what a registry answered."""
     words = parse_container_wait(container.reason, container.message)
-    if words is not None and words.cause not in _GENERIC:
+    if words is not None and words.cause not in GENERIC:
         return _report(pod, words, container.message or container.reason)
-    told = _best(event for event in _recent(pod, view) if event.reason != "Pulling")
-    if told is not None and (words is None or told[0].cause not in _GENERIC):
+    told = told_of(_recent(pod, view), view.now, of_a_container=True)
+    if told is not None and (words is None or told[0].cause not in GENERIC):
         return _report(pod, told[0], told[1].message)
     if words is not None:
         return _report(pod, words, container.message or container.reason)
@@ -107,23 +108,9 @@ def _recent(pod: PodObservation, view: View) -> Iterator[Happening]:
         at = last_at(event)
         if event.reason in _STEPS_TAKEN or event.reason == "Scheduled":
             return
-        # Events are stamped with whole seconds.
-        if at is not None and pod.scheduled_at is not None and at < pod.scheduled_at - 1:
+        if at is not None and pod.scheduled_at is not None and at < pod.scheduled_at - _AWRY_S:
             return
         yield event
-
-
-def _best(events: Iterator[Happening] | list[Happening]) -> tuple[KubeletWords, Happening] | None:
-    """Give the newest words that name a cause, or the newest of all where none does."""
-    first = None
-    for event in events:
-        words = parse_kubelet_event(event.reason, event.message)
-        if words is None:
-            continue
-        if words.cause not in _GENERIC:
-            return words, event
-        first = first or (words, event)
-    return first
 
 
 def _report(pod: PodObservation, words: KubeletWords, said: str) -> Report:

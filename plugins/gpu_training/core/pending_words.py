@@ -83,28 +83,30 @@ def of_words(words: SchedulerWords | None, growth: Growth, reason: SchedulerReas
             remedy="Read the scheduler's words; ask whoever runs the cluster what they mean there.",
             nodes=_counts(words),
         )
-    of_nodes = reason.cause in OF_NODES
+    clause = growth.clause if reason.cause in OF_NODES else ""
+    cure, ending = _fate(words, reason, growth)
     return Report(
         cause=reason.cause,
-        cure=_cure(words, reason, growth),
+        cure=cure,
         summary=_summary(words, reason),
-        remedy=" ".join(part for part in (_sentence(reason.remedy), growth.clause if of_nodes else "") if part),
+        remedy=" ".join(part for part in (_sentence(reason.remedy), clause, ending) if part),
         nodes=_counts(words),
     )
 
 
-def _cure(words: SchedulerWords, reason: SchedulerReason, growth: Growth) -> Cure:
+def _fate(words: SchedulerWords, reason: SchedulerReason, growth: Growth) -> tuple[Cure, str]:
     """Give whether waiting cures what the scheduler says, without a look at the nodes. A node that was turned down for
     what heals may be one that matches in all else."""
     if reason.cause not in STRUCTURAL:
-        return reason.cure
-    return Cure.NEVER if growth.hopeless and all(map(_is_structural, words.reasons)) else Cure.WAITING
+        return reason.cure, ""
+    return growth.fate(lost=all(map(_is_structural, words.reasons)))
 
 
 def _is_structural(reason: SchedulerReason) -> bool:
     # The scheduler of Kubernetes 1.37 no longer names the taint: it may be that of a node that is only not ready.
     unnamed = reason.cause is Cause.TAINT_NOT_TOLERATED and reason.taint is None
-    return reason.cause in STRUCTURAL and not unnamed
+    # The same is said of GPUs while a device plugin starts anew.
+    return reason.cause in STRUCTURAL and reason.cause is not Cause.TOO_FEW_GPUS and not unnamed
 
 
 def _summary(words: SchedulerWords, reason: SchedulerReason) -> str:

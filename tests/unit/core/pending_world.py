@@ -9,8 +9,10 @@ from tests.unit.core.kubernetes_documents import JOB_UID, NAMESPACE, Document, a
 
 from gpu_training.core.observation import observe
 from gpu_training.core.pending import diagnose
+from gpu_training.core.pending_cause import CURES, Cure
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pod_demand import demand_of
+from gpu_training.core.pods import ContainerState
 from gpu_training.core.surroundings import Autoscaler, Surroundings
 from gpu_training.core.surroundings_documents import (
     happening_of,
@@ -45,17 +47,23 @@ def node(
     pressure: str = "",
     memory: str = "64Gi",
     pods: str = "110",
+    joined: int | None = None,
 ) -> Document:
     """Give a Node.
 
     :param gpus: that it offers; 0: it does not name the resource.
     :param capacity: GPUs that it has; as many as it offers by default.
+    :param joined: when it joined; None: long ago.
     """
     has = gpus if capacity is None else capacity
     common = {"cpu": "16", "memory": memory, "ephemeral-storage": "100Gi", "pods": pods}
     pressures = [condition(pressure, reason="KubeletHasPressure")] if pressure else []
     return {
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name, **(labels or {})},
+            "creationTimestamp": "2026-11-01T00:00:00Z" if joined is None else at(joined),
+        },
         "spec": {"taints": [dict(taint) for taint in taints], **({"unschedulable": True} if cordoned else {})},
         "status": {
             "allocatable": {**common, **({GPU: str(gpus)} if gpus else {})},
@@ -116,11 +124,14 @@ def event(
     *,
     source: str = "",
     second: int = 10,
+    first: int | None = None,
     uid: str | None = None,
     kind: str = "",
 ) -> Document:
     """Give an Event about an object.
 
+    :param second: when it was said last.
+    :param first: when it was said first; None: then, too.
     :param uid: of another object of the same name.
     """
     metadata = about["metadata"]
@@ -134,9 +145,9 @@ def event(
         "message": message,
         "type": "Warning" if reason.startswith("Failed") else "Normal",
         "source": {"component": source},
-        "firstTimestamp": at(second),
+        "firstTimestamp": at(second if first is None else first),
         "lastTimestamp": at(second),
-        "count": 1,
+        "count": 1 if first is None else 2,
     }
 
 
@@ -223,7 +234,17 @@ def told(
     of = job() if of is None else of
     source = next(iter(pods), of)
     wanted = demand_of(source) if demand else None
-    return diagnose(observe(of, pods, gone_pods=gone), wanted, surroundings, moment(second))
+    observation = observe(of, pods, gone_pods=gone)
+    report = diagnose(observation, wanted, surroundings, moment(second))
+    trains = any(each.training and each.training.state is ContainerState.RUNNING for each in observation.pods)
+    assert report is None or _may_be(report, trains), report
+    return report
+
+
+def _may_be(report: Report, trains: bool) -> bool:
+    """Whether the cause may have that cure; what is never cured is waited for while another pod trains."""
+    cures = CURES[report.cause]
+    return report.cure in cures or (trains and report.cure is Cure.WAITING and Cure.NEVER in cures)
 
 
 def report_of(*args: Any, **more: Any) -> Report:

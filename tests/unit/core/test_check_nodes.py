@@ -24,12 +24,13 @@ DEMAND = Demand(gpus=2, requests={GPU_RESOURCE: Fraction(2), "memory": Fraction(
 def node(name: str = "g5-1", gpus: int = 4, offered: int | None = None, **changes: Any) -> Node:
     offered = gpus if offered is None else offered
     amounts = {"memory": Fraction(2**34), "pods": Fraction(110)}
+    has = {GPU_RESOURCE: Fraction(gpus)} if gpus else {}
     return Node(
         **{
             "name": name,
             "labels": POOL,
             "ready": True,
-            "capacity": {**amounts, GPU_RESOURCE: Fraction(gpus)},
+            "capacity": {**amounts, **has},
             "allocatable": {**amounts, GPU_RESOURCE: Fraction(offered)},
             **changes,
         }

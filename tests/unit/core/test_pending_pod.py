@@ -17,7 +17,17 @@ from tests.unit.core.kubernetes_documents import (
     terminated,
     waiting,
 )
-from tests.unit.core.pending_world import around, event, node, report_of, tenant, told, waiting_pod
+from tests.unit.core.pending_world import (
+    DEDICATED,
+    UNMATCHED,
+    around,
+    event,
+    node,
+    report_of,
+    tenant,
+    told,
+    waiting_pod,
+)
 from tests.unit.core.test_pending_job import NO_ACCOUNT, QUOTA, refusal
 
 from gpu_training.core.pending_cause import Cause, Cure
@@ -36,6 +46,9 @@ RATE_LIMITED = (
 )
 NO_SECRET = 'MountVolume.SetUp failed for volume "v" : secret "nosec" not found'
 TIMED_OUT = "Unable to attach or mount volumes: unmounted volumes=[v], timed out waiting for the condition"
+OTHER_MOUNT = 'MountVolume.SetUp failed for volume "w" : mount failed: exit status 32, odd words'
+IN_USE = 'Multi-Attach error for volume "pvc-1" Volume is already exclusively attached to one node'
+ATTACHED = 'AttachVolume.Attach succeeded for volume "pvc-1"'
 WELL = around([node(NODE)])
 CREATING = container(waiting("ContainerCreating"))
 
@@ -97,17 +110,54 @@ def test_where_the_container_only_says_back_off_the_event_before_it_says_why() -
         ([("FailedMount", NO_SECRET), ("Pulling", f'Pulling image "{IMAGE}"')], Cause.IMAGE_PULLING),
         ([("Pulling", f'Pulling image "{IMAGE}"'), ("Pulled", f'Successfully pulled image "{IMAGE}"')], Cause.WAITING),
         ([("FailedMount", NO_SECRET), ("Pulled", "x"), ("Created", "x")], Cause.WAITING),
+        ([("FailedMount", NO_SECRET), ("FailedMount", OTHER_MOUNT)], Cause.VOLUME_MOUNT_FAILED),
+        ([("FailedMount", NO_SECRET), ("Failed", f'Failed to pull image "{IMAGE}": odd')], Cause.IMAGE_PULL_FAILED),
+        ([("FailedMount", NO_SECRET), ("FailedCreatePodSandBox", "odd")], Cause.CONTAINER_NOT_CREATED),
+        ([("Failed", NOT_FOUND), ("Failed", f'Failed to pull image "{IMAGE}": odd')], Cause.IMAGE_PULL_FAILED),
+        ([("Failed", NOT_FOUND), ("Failed", "Error: ErrImagePull"), ("BackOff", BACK_OFF)], Cause.IMAGE_NOT_FOUND),
+        ([("Failed", 'Error: secret "nosec" not found'), ("Failed", "Error: odd")], Cause.CONTAINER_NOT_CREATED),
+        ([("FailedAttachVolume", IN_USE), ("FailedMount", TIMED_OUT)], Cause.VOLUME_IN_USE),
+        ([("FailedAttachVolume", IN_USE), ("SuccessfulAttachVolume", ATTACHED)], Cause.WAITING),
+        (
+            [("FailedAttachVolume", IN_USE), ("SuccessfulAttachVolume", ATTACHED), ("FailedMount", TIMED_OUT)],
+            Cause.VOLUME_MOUNT_FAILED,
+        ),
+        (
+            [("FailedAttachVolume", IN_USE), ("SuccessfulAttachVolume", ATTACHED.replace("pvc-1", "pvc-2"))],
+            Cause.VOLUME_IN_USE,
+        ),
     ],
 )
 def test_the_kubelets_newest_words_count_back_to_its_last_step(messages: Any, cause: Cause) -> None:
     assert report_of([starting()], said(*messages)).cause is cause
 
 
+@pytest.mark.parametrize(("second", "cause"), [(152, Cause.SECRET_MISSING), (153, Cause.WAITING)])
+def test_what_no_waiting_cures_is_said_again_or_may_have_been_cured(second: int, cause: Cause) -> None:
+    assert report_of([starting()], said(("FailedMount", NO_SECRET)), second=second).cause is cause
+
+
+@pytest.mark.parametrize(("second", "cause"), [(332, Cause.IMAGE_NOT_FOUND), (333, Cause.IMAGE_PULL_FAILED)])
+def test_an_image_is_tried_again_after_five_minutes_at_most(second: int, cause: Cause) -> None:
+    held = starting(container(waiting("ImagePullBackOff", BACK_OFF)))
+    assert report_of([held], said(("Failed", NOT_FOUND)), second=second).cause is cause
+
+
+def test_a_container_that_is_held_has_got_its_volumes() -> None:
+    held = starting(container(waiting("ImagePullBackOff", BACK_OFF)))
+    assert report_of([held], said(("FailedMount", NO_SECRET))).cause is Cause.IMAGE_PULL_FAILED
+
+
 def test_words_about_another_pod_of_that_name_or_before_it_had_its_node_do_not_count() -> None:
     earlier = event(starting(), "FailedMount", NO_SECRET, uid="uid-of-the-last-one")
     assert report_of([starting()], around([node(NODE)], events=[earlier])).cause is Cause.WAITING
     stale = said(("FailedMount", NO_SECRET), first=2)
-    assert report_of([starting(scheduled=60)], stale).cause is Cause.WAITING
+    assert report_of([starting(scheduled=63)], stale).cause is Cause.WAITING
+
+
+def test_the_clock_of_a_node_may_be_behind_by_a_minute() -> None:
+    early = said(("FailedMount", NO_SECRET), first=2)
+    assert report_of([starting(scheduled=62)], early).cause is Cause.SECRET_MISSING
 
 
 def test_two_words_of_one_second_are_in_the_order_of_the_steps() -> None:
@@ -189,6 +239,25 @@ def test_of_a_gang_the_pod_that_is_worst_off_speaks() -> None:
         assert (report.cause, report.subject) == (cause, subject)
         assert report == report_of(list(reversed(pods)), nodes, of=gang())
     assert told([member(0), member(1), member(2)], nodes, of=gang()) is None
+
+
+def test_what_one_pod_of_a_gang_can_never_have_does_not_end_those_that_train() -> None:
+    lacks = member(0, container(waiting("ErrImagePull", NOT_FOUND)), phase="Pending")
+    unscheduled = waiting_member(1, UNMATCHED)
+    refused = around([node(NODE)], events=[refusal(NO_ACCOUNT, second=1)])
+    elsewhere = around([node(NODE, taints=[DEDICATED])])
+    others = [member(2, container(terminated(1)), phase="Failed"), member(2, deleting=True)]
+    for pods, seen, cause in (
+        ([lacks], WELL, Cause.IMAGE_NOT_FOUND),
+        ([unscheduled], elsewhere, Cause.TAINT_NOT_TOLERATED),
+        ([], refused, Cause.SERVICE_ACCOUNT_MISSING),
+    ):
+        trains = report_of([*pods, member(2)], seen, of=gang())
+        assert (trains.cause, trains.cure) == (cause, Cure.WAITING)
+        for other in others:
+            report = report_of([*pods, other], seen, of=gang())
+            assert (report.cause, report.cure) == (cause, Cure.NEVER)
+            assert report.words == trains.words
 
 
 @pytest.mark.parametrize("message", [QUOTA, NO_ACCOUNT])

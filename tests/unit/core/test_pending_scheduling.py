@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.core.kubernetes_documents import JOB_NAME, condition, disruption, failed_pod, pod
+from tests.unit.core.kubernetes_documents import JOB_NAME, condition, disruption, failed_pod
 from tests.unit.core.pending_world import (
     DEDICATED,
     GPU,
@@ -25,7 +25,6 @@ from tests.unit.core.pending_world import (
 )
 
 from gpu_training.core.pending_cause import Cause, Cure
-from gpu_training.core.surroundings import Autoscaler
 
 pytestmark = pytest.mark.core
 
@@ -43,6 +42,15 @@ AFFINITY = {
     }
 }
 MEMORY = {"containers": [{"name": "training", "resources": {"limits": {GPU: "1", "memory": "48Gi"}}}]}
+
+
+def forgotten(**offers: str) -> Any:
+    """Give a node whose device plugin went away so long ago that the kubelet counts no GPUs any more."""
+    document = node(gpus=0, labels={"nvidia.com/gpu.present": "true"} if offers else {})
+    for amounts in (document["status"]["capacity"], document["status"]["allocatable"]):
+        amounts |= {GPU: "0", **offers}
+    return document
+
 
 BY_NODES: list[tuple[str, list[Any], list[Any], dict[str, Any], Cause, Cure, str]] = [
     (
@@ -66,15 +74,25 @@ BY_NODES: list[tuple[str, list[Any], list[Any], dict[str, Any], Cause, Cure, str
     ("no node has any", [node(gpus=0)], [], {}, Cause.NO_GPU_NODES, Cure.NEVER, f"No node offers {GPU}"),
     ("no nodes", [], [], {}, Cause.NO_GPU_NODES, Cure.NEVER, "no nodes"),
     ("too few", [node(gpus=2)], [], {"gpus": 4}, Cause.TOO_FEW_GPUS, Cure.NEVER, "asks for 4 GPUs on one node"),
-    ("plugin away", [node(gpus=0, capacity=4)], [], {}, Cause.DEVICE_PLUGIN_DOWN, Cure.WAITING, "device plugin"),
+    ("plugin away", [node(gpus=0, capacity=4)], [], {}, Cause.DEVICE_PLUGIN_DOWN, Cure.TRANSIENT, "device plugin"),
     (
         "plugin away, seen by a label",
         [node(gpus=0, labels={"nvidia.com/gpu.present": "true"})],
         [],
         {},
         Cause.DEVICE_PLUGIN_DOWN,
-        Cure.WAITING,
+        Cure.TRANSIENT,
         "device plugin",
+    ),
+    ("plugin long away", [forgotten()], [], {}, Cause.DEVICE_PLUGIN_DOWN, Cure.TRANSIENT, "device plugin"),
+    (
+        "GPUs in parts only",
+        [forgotten(**{"nvidia.com/mig-1g.10gb": "7"})],
+        [],
+        {},
+        Cause.NO_GPU_NODES,
+        Cure.NEVER,
+        "g5-1 offers nvidia.com/mig-1g.10gb",
     ),
     (
         "some GPUs unhealthy",
@@ -82,7 +100,7 @@ BY_NODES: list[tuple[str, list[Any], list[Any], dict[str, Any], Cause, Cure, str
         [],
         {"gpus": 4},
         Cause.DEVICE_PLUGIN_DOWN,
-        Cure.WAITING,
+        Cure.TRANSIENT,
         "device plugin",
     ),
     (
@@ -188,6 +206,7 @@ def test_a_node_that_comes_up_may_offer_gpus_soon() -> None:
     booting = node("new", gpus=0, ready="False")
     report = report_of([waiting_pod()], around([node("cpu", gpus=0), booting]))
     assert (report.cause, report.cure) == (Cause.NO_GPU_NODES, Cure.WAITING)
+    assert "the run ends" not in report.remedy
 
 
 @pytest.mark.parametrize(
@@ -244,7 +263,18 @@ def test_room_that_is_meant_for_a_more_urgent_pod_is_not_free() -> None:
 
 WORDS_ALONE = [
     (TAKEN, Cause.GPUS_TAKEN, Cure.WAITING),
-    (TOO_FEW, Cause.TOO_FEW_GPUS, Cure.NEVER),
+    # The same is said while a device plugin starts anew.
+    (TOO_FEW, Cause.TOO_FEW_GPUS, Cure.WAITING),
+    (
+        f"0/2 nodes are available: 1 Insufficient memory, 1 Insufficient {GPU}. {NOT_HELPFUL}",
+        Cause.TOO_LITTLE_CPU_OR_MEMORY,
+        Cure.WAITING,
+    ),
+    (
+        f"0/2 nodes are available: 2 Insufficient memory. {NOT_HELPFUL}",
+        Cause.TOO_LITTLE_CPU_OR_MEMORY,
+        Cure.NEVER,
+    ),
     (UNMATCHED, Cause.LABEL_NOT_MATCHED, Cure.NEVER),
     # 1.37 does not name the taint, which may be that of a node that is not ready for a moment.
     (TAINTED, Cause.TAINT_NOT_TOLERATED, Cure.WAITING),
@@ -360,75 +390,6 @@ def test_a_node_that_would_take_the_pod_is_named_though_the_scheduler_says_other
     report = report_of([waiting_pod(UNMATCHED)], around([node("a")]))
     assert (report.cause, report.cure) == (Cause.UNSCHEDULABLE, Cure.WAITING)
     assert "it could run now on a;" in report.summary
-
-
-AUTOSCALED = [
-    ("TriggeredScaleUp", "pod triggered scale-up: [{gpu-pool 0->1 (max: 3)}]", Cause.AUTOSCALER_SCALING_UP, "gpu-pool"),
-    (
-        "NotTriggerScaleUp",
-        "pod didn't trigger scale-up: 1 max node group size reached",
-        Cause.AUTOSCALER_AT_MAXIMUM,
-        "max node group size",
-    ),
-]
-
-
-@pytest.mark.parametrize(("reason", "message", "cause", "says"), AUTOSCALED)
-@pytest.mark.parametrize("nodes", [[node(gpus=0)], [node(gpus=1)], []])
-def test_what_the_autoscaler_does_goes_before_what_nodes_are_like(
-    nodes: list[Any], reason: str, message: str, cause: Cause, says: str
-) -> None:
-    waiting = waiting_pod()
-    said = event(waiting, reason, message, source="cluster-autoscaler")
-    later = event(waiting, "FailedScheduling", TAKEN, source="default-scheduler", second=20)
-    seen = around(nodes, [tenant()], [said, later], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
-    report = report_of([waiting], seen)
-    assert report.cause is cause
-    assert report.curable
-    assert says in report.summary
-
-
-def test_an_autoscaler_that_can_not_help_leaves_a_taint_to_whoever_asks() -> None:
-    waiting = waiting_pod(TAINTED)
-    message = "pod didn't trigger scale-up: 2 node(s) had untolerated taint {dedicated: ingest}"
-    said = event(waiting, "NotTriggerScaleUp", message, source="cluster-autoscaler")
-    nodes, present = [node(taints=[DEDICATED])], Autoscaler.CLUSTER_AUTOSCALER
-    report = report_of([waiting], around(nodes, events=[said], autoscaler=present))
-    assert (report.cause, report.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.NEVER)
-    assert "no kind of node" in report.remedy
-    not_said = report_of([waiting], around(nodes, autoscaler=present))
-    assert (not_said.cause, not_said.cure) == (Cause.TAINT_NOT_TOLERATED, Cure.WAITING)
-    long_ago = report_of([waiting], around(nodes, events=[said], autoscaler=present), second=1000)
-    assert long_ago.cure is Cure.WAITING
-    of_another = event(waiting, "NotTriggerScaleUp", message, source="cluster-autoscaler", uid="uid-of-another")
-    assert report_of([waiting], around(nodes, events=[of_another], autoscaler=present)).cure is Cure.WAITING
-
-
-def test_a_cloud_that_has_no_node_leaves_hope() -> None:
-    waiting = waiting_pod(TAINTED)
-    said = event(waiting, "FailedScheduling", "InsufficientCapacityError: no g5 in the zone", source="karpenter")
-    report = report_of([waiting], around([node(gpus=0)], events=[said], autoscaler=Autoscaler.KARPENTER))
-    assert (report.cause, report.cure) == (Cause.NO_GPU_NODES, Cure.WAITING)
-    assert "got none" in report.remedy
-
-
-def test_a_node_that_has_been_on_its_way_for_too_long_is_no_hope_told() -> None:
-    waiting = waiting_pod()
-    said = event(waiting, "TriggeredScaleUp", "pod triggered scale-up: [x]", source="cluster-autoscaler", second=10)
-    seen = around([node(gpus=0)], events=[said], autoscaler=Autoscaler.CLUSTER_AUTOSCALER)
-    assert report_of([waiting], seen, second=900).cause is Cause.AUTOSCALER_SCALING_UP
-    assert report_of([waiting], seen, second=911).cause is Cause.NO_GPU_NODES
-
-
-@pytest.mark.parametrize(("second", "cure"), [(60, Cure.WAITING), (61, Cure.NEVER)])
-def test_an_autoscaler_that_nobody_knows_of_has_a_minute_to_speak(second: int, cure: Cure) -> None:
-    seen = around([node(gpus=0)], autoscaler=Autoscaler.UNKNOWN)
-    assert report_of([waiting_pod()], seen, second=second).cure is cure
-    unread = around([node(gpus=0)], events=None, autoscaler=Autoscaler.UNKNOWN)
-    assert report_of([waiting_pod()], unread, second=second).cure is Cure.WAITING
-    other = event(pod(name="other"), "TriggeredScaleUp", "pod triggered scale-up: [x]", source="cluster-autoscaler")
-    heard = around([node(gpus=0)], events=[other], autoscaler=Autoscaler.UNKNOWN)
-    assert report_of([waiting_pod()], heard, second=second).cure is Cure.WAITING
 
 
 @pytest.mark.case("C021")
