@@ -18,6 +18,7 @@ from tests.cluster.pending_setting import CLUSTER_AUTOSCALER, KARPENTER
 from tests.cluster.pending_situation import waiting
 
 from gpu_training.core.pending_cause import Cause, Cure
+from gpu_training.core.pending_growth import INSISTS_S
 from sandbox.api import Document
 from sandbox.waiting import wait_for
 
@@ -25,7 +26,7 @@ from sandbox.waiting import wait_for
 def _told(source: str, reason: str, message: str, kind: str, scene: Scene, job: Document) -> None:
     metadata = job["metadata"]
     pod = scene.wait_for_pod(metadata["name"], phase="Pending", namespace=metadata["namespace"])
-    scene.tell(pod, source=source, reason=reason, message=message, kind=kind)
+    scene.tell(pod, source=source, reason=reason, message=message, kind=kind, said_for_s=INSISTS_S)
 
 
 def _by(source: str, reason: str, message: str, kind: str = "Normal") -> Callable[[Scene, Document], None]:

@@ -120,16 +120,24 @@ class Scene:
         def look() -> Document | None:
             return next((pod for pod in self.pods_of(job, namespace) if pod["status"]["phase"] == phase), None)
 
-        return wait_for(look, DEADLINE_S, f"a pod of {job} that is {phase}")
+        found = wait_for(look, DEADLINE_S, f"a pod of {job} that is {phase}")
+        assert found is not None
+        return found
 
     def hold(self, name: str, *, pool: str, namespace: str = MAIN, **more: Any) -> None:
         """Have a training run that holds GPUs; returns once it does."""
         self.create(training(name, pool=pool, **more), namespace)
         self.wait_for_pod(name, phase="Running", namespace=namespace)
 
-    def tell(self, pod: Document, *, source: str, reason: str, message: str, kind: str = "Normal") -> None:
-        """Post an event about a pod, as a component that can not run here does."""
-        metadata, now = pod["metadata"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    def tell(
+        self, pod: Document, *, source: str, reason: str, message: str, kind: str = "Normal", said_for_s: float = 0.0
+    ) -> None:
+        """Post an event about a pod, as a component that can not run here does.
+
+        :param said_for_s: how long ago it was said first, in seconds.
+        """
+        metadata = pod["metadata"]
+        first, now = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ago)) for ago in (said_for_s, 0.0))
         event = {
             "metadata": {"generateName": f"{metadata['name']}.", "namespace": metadata["namespace"]},
             "involvedObject": {
@@ -141,8 +149,8 @@ class Scene:
             "message": message,
             "type": kind,
             "source": {"component": source},
-            "firstTimestamp": now,
+            "firstTimestamp": first,
             "lastTimestamp": now,
-            "count": 1,
+            "count": 2 if said_for_s else 1,
         }
         self.sandbox.api.request("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", event)

@@ -40,8 +40,8 @@ LATE = {"node_selector": {"pool": "late"}}
 @pytest.fixture(scope="module")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     requests = [
-        NodeRequest(name="scarce-1", gpus=1, labels={"pool": "scarce"}),
-        NodeRequest(name="roomy-1", gpus=8, labels={"pool": "roomy"}),
+        NodeRequest(name="scarce-1", gpus=1, labels={"pool": "scarce", "disk": "slow"}),
+        NodeRequest(name="roomy-1", gpus=8, labels={"pool": "roomy", "disk": "slow"}),
     ]
     sandbox = Sandbox.up(tmp_path_factory.mktemp("clocks"), nodes=requests, owner_pid=os.getpid())
     yield sandbox
