@@ -106,6 +106,7 @@ class Eyes:
         except DeadlineError as error:
             missing = lacks(sight.report) if sight.report else ["everything"]
             raise AssertionError(f"{name}: {error}; told is {sight.report}, which lacks {missing}") from error
+        assert report is not None
         wrong = [each for _, each in sight.reports if each and each.cure is Cure.NEVER and each.cause is not cause]
         assert wrong == [], f"{name}: ended for {wrong} before {report}"
         return report

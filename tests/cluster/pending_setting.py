@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from tests.cluster.admission_webhook import DenyingWebhook, policy_documents, webhook_configuration
@@ -110,8 +111,9 @@ def add_nodes(scene: Scene) -> None:
     """Add all pools, and put those nodes out of order that are to be; the lost one is not missed yet."""
     for pool in POOLS:
         labels = {"workload": "gpu-training", "pool": pool.name, **pool.labels}
-        amounts = {"gpus": pool.gpus, "cpu": "8", "memory": "8Gi"}
-        kwok.add_nodes(scene.sandbox, 1, name=pool.name, labels=labels, taints=pool.taints, **amounts)
+        kwok.add_nodes(
+            scene.sandbox, 1, name=pool.name, gpus=pool.gpus, cpu="8", memory="8Gi", labels=labels, taints=pool.taints
+        )
     for name in (KUBELET, PRESSED):
         scene.sandbox.add_node(NodeRequest(name=f"{name}-1", gpus=40, cpu="8", labels={"pool": name}, taints=()))
     kwok.lose_nodes(scene.sandbox, ["lost-1"])
@@ -129,7 +131,7 @@ def add_namespaces(scene: Scene) -> None:
     for name in NAMESPACES:
         manifests.apply(api, name)
     for name in NAMESPACES:
-        wait_for(lambda name=name: manifests.is_settled(api, name), DEADLINE_S, f"namespace {name}")
+        wait_for(partial(manifests.is_settled, api, name), DEADLINE_S, f"namespace {name}")
     access.fill_quota(scene.sandbox, FULL, gpus=2)
     metadata = {"name": "compute", "namespace": UNLIMITED}
     hard = {"limits.cpu": "100"}
@@ -160,7 +162,7 @@ def add_admission(scene: Scene, webhook: DenyingWebhook) -> None:
     for document in documents:
         api.apply(document)
     for label in (DENIED_BY_WEBHOOK, NO_WEBHOOK, DENIED_BY_POLICY):
-        wait_for(lambda label=label: _is_denied(scene, label), DEADLINE_S, f"pods with {label} to be denied")
+        wait_for(partial(_is_denied, scene, label), DEADLINE_S, f"pods with {label} to be denied")
 
 
 def _is_denied(scene: Scene, label: tuple[str, str]) -> bool:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 from tests.cluster import pending_autoscalers, pending_setting
 from tests.cluster.admission_webhook import DenyingWebhook
-from tests.cluster.pending_autoscalers import AUTOSCALED, CLUSTER_AUTOSCALER, KARPENTER
+from tests.cluster.pending_autoscalers import AUTOSCALED
 from tests.cluster.pending_causes import SITUATIONS
 from tests.cluster.pending_eyes import Eyes, Sight
 from tests.cluster.pending_scene import Scene, training
+from tests.cluster.pending_setting import CLUSTER_AUTOSCALER, KARPENTER
 from tests.cluster.pending_situation import Situation
 
 from gpu_training.core.pending_cause import Cause
@@ -88,7 +89,7 @@ def _timed(eyes: Eyes, name: str, cause: Cause, make: Callable[[], Document], si
     except SandboxError:
         told = sight.report.cause if sight.report else "nothing"
         return Latency(situation=name, cause=cause, seconds=None, told=told)
-    return Latency(situation=name, cause=cause, seconds=max(0.0, at - began))
+    return Latency(situation=name, cause=cause, seconds=max(0.0, (at or began) - began))
 
 
 def _bare(scene: Scene) -> Latency:
