@@ -15,7 +15,7 @@ from gpu_training.core.events import JobReference
 from gpu_training.core.observation import Observation, observe
 from gpu_training.core.surroundings import Surroundings
 
-_TURN_S: Final = 60.0
+_TURN_S: Final = 300.0
 """Longer than it takes until it is everybody's turn."""
 
 
