@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -126,9 +127,10 @@ OF_NO_IMAGE = {"full_job_spec": {"spec": {"template": {"spec": {"containers": []
 
 @pytest.mark.case("C036")
 @pytest.mark.case("C038")
+@pytest.mark.case("C041")
 @pytest.mark.usefixtures("held")
 def test_a_gpu_is_waited_for_and_what_no_waiting_cures_ends_at_once(
-    sandbox: Sandbox, begin: Callable[..., Wait]
+    sandbox: Sandbox, namespace: str, begin: Callable[..., Wait]
 ) -> None:
     patient = begin(**SCARCE)
     hopeless = {
@@ -137,6 +139,10 @@ def test_a_gpu_is_waited_for_and_what_no_waiting_cures_ends_at_once(
         "no-such-secret": begin(**ROOMY, secret_environment={"KEY": {"secret": "no-such-secret", "key": "key"}}),
         "disk=fast": begin(node_selector={"disk": "fast"}),
     }
+    for wait in (patient, *hopeless.values()):
+        wait_for(partial(pods_of_job, sandbox, wait), DEADLINE_S, "its pod, which a quota leaves where it is")
+    access.fill_quota(sandbox, namespace, gpus=0)
+    hopeless["sandbox-fault"] = begin(**ROOMY)
     for word, wait in hopeless.items():
         error = failed(wait)
         assert error.verdict.category is Category.CAN_NOT_START
@@ -144,6 +150,7 @@ def test_a_gpu_is_waited_for_and_what_no_waiting_cures_ends_at_once(
         await_gone(sandbox, wait)
     assert patient.payloads == []
     assert sandbox.api.exists(patient.path)
+    access.free_quota(sandbox, namespace)
 
 
 @pytest.mark.case("C037")
@@ -243,19 +250,6 @@ def written(sandbox: Sandbox, wait: Wait) -> str:
 
 def pods_of_job(sandbox: Sandbox, wait: Wait) -> list[dict[str, Any]]:
     return Scene(sandbox).pods_of(wait.trigger.job["name"], wait.trigger.job["namespace"])
-
-
-@pytest.mark.case("C041")
-def test_a_quota_that_can_never_be_enough_ends_at_once(
-    sandbox: Sandbox, namespace: str, begin: Callable[..., Wait]
-) -> None:
-    access.fill_quota(sandbox, namespace, gpus=0)
-    wait = begin(**ROOMY)
-    error = failed(wait)
-    assert error.verdict.category is Category.CAN_NOT_START
-    assert "sandbox-fault" in str(error)
-    await_gone(sandbox, wait)
-    access.free_quota(sandbox, namespace)
 
 
 @pytest.mark.case("C044")

@@ -38,15 +38,17 @@ MERGE = "application/merge-patch+json"
 class Crowd:
     """What it took to look at so many trainings for a minute.
 
-    :param requests: within :data:`WINDOW_S` seconds, once the first look was over.
-    :param first_requests: until each training had its report.
+    :param looks: requests that read, within :data:`WINDOW_S` seconds, once the first look was over.
+    :param writes: those that wrote a cause on its Job within that time.
+    :param first_looks: requests that read until each training had its report.
     :param report_s: processor time of each report.
     :param busy: share of one processor that all of it took.
     """
 
     waiting: int
-    requests: int
-    first_requests: int
+    looks: int
+    writes: int
+    first_looks: int
     told_s: float
     report_s: tuple[float, ...]
     busy: float
@@ -54,6 +56,10 @@ class Crowd:
     @property
     def largest_ms(self) -> float:
         return 1000 * max(self.report_s)
+
+    @property
+    def p99_ms(self) -> float:
+        return 1000 * sorted(self.report_s)[round(0.99 * (len(self.report_s) - 1))]
 
     @property
     def median_ms(self) -> float:
@@ -95,7 +101,7 @@ def _active(sandbox: Sandbox) -> int:
 
 def _measure(sandbox: Sandbox, proxy: FaultyProxy, eyes: Eyes, jobs: list[Document], number: int) -> Crowd:
     """Have more trainings wait until there are so many, and look at all of them for a while."""
-    before, started = len(proxy.requests), time.monotonic()
+    before, started = proxy.asked("GET "), time.monotonic()
     documents = [training(f"waits-{count}", gpus=GPUS) for count in range(len(jobs), number)]
     send_all(sandbox.api, [Request(method="POST", target=JOBS, body=document) for document in documents])
     names = {document["metadata"]["name"] for document in documents}
@@ -108,15 +114,16 @@ def _measure(sandbox: Sandbox, proxy: FaultyProxy, eyes: Eyes, jobs: list[Docume
     jobs += made
     sights = list(eyes.sights.values())
     _until(lambda: all(each.told_at(Cause.GPUS_TAKEN) for each in sights), f"{number} reports")
-    told_s, first = time.monotonic() - started, len(proxy.requests) - before
+    told_s, first = time.monotonic() - started, proxy.asked("GET ") - before
     for sight in sights:
         sight.processor_s.clear()
-    before, busy = len(proxy.requests), eyes.processor_s()
+    before, written, busy = proxy.asked("GET "), proxy.asked("PATCH "), eyes.processor_s()
     _change_nodes(sandbox, WINDOW_S)
     return Crowd(
         waiting=number,
-        requests=len(proxy.requests) - before,
-        first_requests=first,
+        looks=proxy.asked("GET ") - before,
+        writes=proxy.asked("PATCH ") - written,
+        first_looks=first,
         told_s=told_s,
         report_s=tuple(seconds for sight in sights for seconds in list(sight.processor_s)),
         busy=(eyes.processor_s() - busy) / WINDOW_S,
