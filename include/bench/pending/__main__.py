@@ -46,7 +46,8 @@ def cheap(crowds: list[Crowd], nodes: int) -> bool:
     """Print what it costs; give whether the goals are met."""
     for each in crowds:
         print(
-            f"{nodes} nodes, {each.waiting} waiting: told after {each.told_s:.0f} s, {each.first_looks} requests; then "
+            f"{nodes} nodes, {each.waiting} waiting: told after {each.told_s:.0f} s, {each.first_looks} requests, "
+            f"{each.first_ms:.1f} ms for the dearest report; then "
             f"{each.looks} requests and {each.writes} writes in {crowd.WINDOW_S:.0f} s, {len(each.report_s)} reports, "
             f"processor time p50 {each.median_ms:.1f} ms, p99 {each.p99_ms:.1f}, max {each.largest_ms:.1f}; "
             f"{100 * each.busy:.0f}% of a core"
