@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
@@ -33,7 +34,7 @@ class Sight:
     """What was seen of a training.
 
     :ivar reports: each that differs from the one before, with the time by :func:`time.monotonic`; None: nothing waits.
-    :ivar processor_s: processor time of each diagnosis.
+    :ivar processor_s: processor time of each look, without what the collection of the whole process's garbage took.
     """
 
     reports: list[tuple[float, Report | None]] = field(default_factory=list)
@@ -52,6 +53,33 @@ class Sight:
         return at
 
 
+class Garbage:
+    """Processor time that the collection of garbage takes in a thread, while the block lasts; it comes at any moment.
+
+    :ivar seconds: so far.
+    """
+
+    def __init__(self, thread: threading.Thread) -> None:
+        self.seconds = 0.0
+        self._thread = thread
+        self._began = 0.0
+
+    def __enter__(self) -> Self:
+        gc.callbacks.append(self._tell)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.callbacks.remove(self._tell)
+
+    def _tell(self, phase: str, _: object) -> None:
+        if threading.current_thread() is not self._thread:
+            return
+        if phase == "start":
+            self._began = time.thread_time()
+        else:
+            self.seconds += time.thread_time() - self._began
+
+
 class Eyes:
     """Follows any number of Jobs.
 
@@ -64,8 +92,10 @@ class Eyes:
         self._loop = asyncio.new_event_loop()
         self._tasks: list[asyncio.Task[None]] = []
         self._thread = threading.Thread(target=self._loop.run_forever, name="eyes", daemon=True)
+        self._garbage = Garbage(self._thread)
 
     def __enter__(self) -> Self:
+        self._garbage.__enter__()
         self._thread.start()
         return self
 
@@ -74,6 +104,7 @@ class Eyes:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._garbage.__exit__()
 
     def follow(self, job: Document) -> Sight:
         """Watch a Job from now on."""
@@ -139,13 +170,13 @@ class Eyes:
         ):
             watchman = Watchman(subscription, cluster, logging.getLogger(__name__))
             while True:
-                began = time.thread_time()
+                began = time.thread_time() - self._garbage.seconds
                 observation, now = subscription.observe(), cluster.clock.now()
                 wait = decide(observation, POLICY, now)
                 if not isinstance(wait, Wait):
                     return
                 pause = watchman.look(observation, wait, now)
-                sight.processor_s.append(time.thread_time() - began)
+                sight.processor_s.append(time.thread_time() - self._garbage.seconds - began)
                 if not sight.reports or watchman.report != sight.reports[-1][1]:
                     sight.reports.append((time.monotonic(), watchman.report))
                 await watchman.write(observation)

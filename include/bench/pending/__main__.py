@@ -3,8 +3,8 @@
 `python -m bench.pending [--nodes 5000] [--waiting 10 100 500] [--only latency|crowd]`, from the project's folder: each
 cause made for real in one sandbox; then nodes of kind kwok, all held, and trainings that wait for them, in another.
 Prints a table, writes `build/bench-pending.json`, and exits 1 while a goal is missed: every cause told within
-:data:`LATENCY_GOAL_S`, a report for less than :data:`REPORT_GOAL_MS` of processor time (the 99th percentile: some bear
-the collection of the whole process's garbage), and no more requests a minute with many trainings than with few.
+:data:`LATENCY_GOAL_S`, every report for less than :data:`REPORT_GOAL_MS` of processor time (without the collection of
+the whole process's garbage, which falls on any), and no more requests a minute with many trainings than with few.
 The cause is written on each Job once; those writes are counted apart.
 """
 
@@ -49,12 +49,12 @@ def cheap(crowds: list[Crowd], nodes: int) -> bool:
             f"{nodes} nodes, {each.waiting} waiting: told after {each.told_s:.0f} s, {each.first_looks} requests, "
             f"{each.first_ms:.1f} ms for the dearest report; then "
             f"{each.looks} requests and {each.writes} writes in {crowd.WINDOW_S:.0f} s, {len(each.report_s)} reports, "
-            f"processor time p50 {each.median_ms:.1f} ms, p99 {each.p99_ms:.1f}, max {each.largest_ms:.1f}; "
+            f"processor time p50 {each.median_ms:.1f} ms, max {each.largest_ms:.1f}; "
             f"{100 * each.busy:.0f}% of a core"
         )
-    dear = max(each.p99_ms for each in crowds)
+    dear = max(max(each.largest_ms, each.first_ms) for each in crowds)
     quick = dear < REPORT_GOAL_MS
-    print(f"a report: p99 {dear:.1f} ms; goal: under {REPORT_GOAL_MS:.0f} ms: {'met' if quick else 'MISSED'}")
+    print(f"a report: at most {dear:.1f} ms; goal: under {REPORT_GOAL_MS:.0f} ms: {'met' if quick else 'MISSED'}")
     looks = [each.looks for each in crowds]
     grows = looks[-1] > min(looks) + MORE_REQUESTS
     print(
@@ -86,9 +86,7 @@ def main() -> int:
                 Path(folder) / "sandbox", arguments.nodes, steps, lambda text: print(text, flush=True)
             )
         met.append(cheap(crowds, arguments.nodes))
-        summaries = (
-            (each, {"p50_ms": each.median_ms, "p99_ms": each.p99_ms, "max_ms": each.largest_ms}) for each in crowds
-        )
+        summaries = ((each, {"p50_ms": each.median_ms, "max_ms": each.largest_ms}) for each in crowds)
         figures["crowd"] = [{**asdict(each), **more, "report_s": len(each.report_s)} for each, more in summaries]
         figures["nodes"] = arguments.nodes
     figures |= {"load": os.getloadavg()[0], "met": all(met)}
