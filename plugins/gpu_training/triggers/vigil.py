@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from gpu_training.cluster.jobs import list_pods
 from gpu_training.core.attempts import attempts_of
 from gpu_training.core.clock_readings import Reading, read_clocks, soonest
 from gpu_training.core.clocks import Clocks
@@ -138,6 +137,8 @@ class Vigil:
 
     async def _is_still_so(self, verdict: Verdict) -> bool:
         """Look at the pods once more before a Job is given up: one may have started since they were seen."""
+        from gpu_training.cluster.jobs import list_pods
+
         try:
             self._subscription.refresh(await list_pods(self._cluster, self._subscription.job))
         except GpuTrainingError as error:
@@ -189,6 +190,8 @@ class Vigil:
     async def _has_seen_all(self) -> bool:
         """Read the pods once more before a training is called failed: Jobs and pods are watched apart, and what a pod
         left may still be on its way when its Job's end is known."""
+        from gpu_training.cluster.jobs import list_pods
+
         try:
             self._subscription.refresh(await list_pods(self._cluster, self._subscription.job))
         except ClusterUnavailable as error:
