@@ -131,7 +131,7 @@ def _seen_end(pod: PodObservation) -> float | None:
     over = (ContainerState.TERMINATED, ContainerState.WAITING) if pod.ended else (ContainerState.TERMINATED,)
     if not containers or any(container.state not in over for container in containers):
         return None
-    return max((c.finished_at for c in containers if c.finished_at is not None), default=None)
+    return pod.last_finished_at
 
 
 def _latest_end(job: JobObservation | None, pod: PodObservation, younger: tuple[PodObservation, ...]) -> float:

@@ -11,7 +11,6 @@ from gpu_training.core.pending_events import last_at
 from gpu_training.core.pending_quota import of_quotas, with_quota
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pending_view import View
-from gpu_training.core.pods import PodObservation
 from gpu_training.core.queue_words import QueueWords, parse_queue
 from gpu_training.core.retry_delay import next_pod_at
 from gpu_training.core.sayings import plain
@@ -147,7 +146,7 @@ def _between_pods(view: View) -> Report | None:
     """Give that the next pod does not come when it is due."""
     if view.job.parallelism not in (None, 1):
         return None
-    due = next_pod_at([_ended_at(pod) for pod in view.observation.pods])
+    due = next_pod_at([pod.last_finished_at for pod in view.observation.pods])
     # A Job that was suspended meanwhile began anew when it was resumed.
     due = None if due is None else max(due, view.job.started_at or due)
     if not view.older_than(due, _OVERDUE_S):
@@ -158,11 +157,6 @@ def _between_pods(view: View) -> Report | None:
         summary="The next attempt is overdue and nothing says why: the controller manager is down or far behind.",
         remedy=_CONTROLLER_REMEDY,
     )
-
-
-def _ended_at(pod: PodObservation) -> float | None:
-    """Give when a pod's last container ended; None when nobody saw it."""
-    return max((c.finished_at for c in (*pod.init_containers, *pod.containers) if c.finished_at), default=None)
 
 
 def of_refusal(view: View) -> Report | None:

@@ -31,19 +31,15 @@ def phase_since(observation: Observation, phase: Phase, now: float, attempts: Se
             return _first(_started_at(pod) for pod in live)
         case Phase.RETRYING:
             disrupted = [pod.disruption.changed_at for pod in live if pod.disruption is not None]
-            return _first(disrupted) if live else _last(_ended_at(pod) for pod in observation.pods)
+            return _first(disrupted) if live else _last(pod.last_finished_at for pod in observation.pods)
         case Phase.FINISHING:
             decided = (job.condition("FailureTarget") or job.condition("SuccessCriteriaMet")) if job else None
-            return decided.changed_at if decided else _last(_ended_at(pod) for pod in observation.pods)
+            return decided.changed_at if decided else _last(pod.last_finished_at for pod in observation.pods)
     return None
 
 
 def _started_at(pod: PodObservation) -> float | None:
     return pod.training.started_at if pod.training is not None else None
-
-
-def _ended_at(pod: PodObservation) -> float | None:
-    return _last(container.finished_at for container in (*pod.init_containers, *pod.containers))
 
 
 def _first(moments: Iterable[float | None]) -> float | None:

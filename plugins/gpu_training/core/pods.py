@@ -98,6 +98,12 @@ class PodObservation:
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def last_finished_at(self) -> float | None:
+        """When the last of its containers that ended did; None when no end was seen."""
+        ends = (container.finished_at for container in (*self.init_containers, *self.containers))
+        return max((end for end in ends if end is not None), default=None)
+
+    @property
     def failure(self) -> ContainerObservation | None:
         """The container that explains why the pod failed: an init container, else the training's, else any other."""
         training = (self.training,) if self.training is not None else ()

@@ -178,7 +178,7 @@ def _due(job: JobObservation, before: Sequence[PodObservation], attempts: Sequen
     """
     began = job.started_at if job.started_at is not None else job.created_at
     ends = {each.uid: each.ended_at for each in attempts}
-    ends |= {pod.uid: _ended_at(pod) or ends.get(pod.uid) for pod in before}
+    ends |= {pod.uid: pod.last_finished_at or ends.get(pod.uid) for pod in before}
     if not ends:
         return began
     succeeded = {each.uid for each in attempts if each.ended_at is not None and each.verdict is None}
@@ -186,9 +186,3 @@ def _due(job: JobObservation, before: Sequence[PodObservation], attempts: Sequen
         return None
     due = next_pod_at(ends.values())
     return None if due is None else max(due + _LATE_S, began if began is not None else due)
-
-
-def _ended_at(pod: PodObservation) -> float | None:
-    return max(
-        (c.finished_at for c in (*pod.init_containers, *pod.containers) if c.finished_at is not None), default=None
-    )
