@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import yaml
+from tests.unit.cluster.kubeconfig import write_kubeconfig
 
 Query = dict[str, str]
 
@@ -37,16 +37,7 @@ class ScriptedApi:
         self.write_kubeconfig(token="first")
 
     def write_kubeconfig(self, *, token: str) -> None:
-        address = f"http://127.0.0.1:{self._server.server_port}"
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "it",
-            "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-            "clusters": [{"name": "it", "cluster": {"server": address}}],
-            "users": [{"name": "it", "user": {"token": token}}],
-        }
-        self.kubeconfig.write_text(yaml.safe_dump(document))
+        write_kubeconfig(self.kubeconfig, self._server, token=token)
 
     def stop(self) -> None:
         self.ended.set()

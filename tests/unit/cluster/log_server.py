@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from time import time
 
-import yaml
+from tests.unit.cluster.kubeconfig import write_kubeconfig
 
 from gpu_training.cluster.connection import ClusterAddress
 
@@ -45,16 +45,7 @@ class LogServer:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         kubeconfig = folder / "logs.kubeconfig"
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "current-context": "it",
-                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                    "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
-                    "users": [{"name": "it", "user": {"token": "t"}}],
-                }
-            )
-        )
+        write_kubeconfig(kubeconfig, self._server)
         self.address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
 
     def say(self, text: str, *, ago: float = 0.0) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import yaml
+from tests.unit.cluster.kubeconfig import write_kubeconfig
 
 from gpu_training.cluster.connection import ClusterAddress
 
@@ -33,18 +33,7 @@ class ObjectApi:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         kubeconfig = folder / "objects.kubeconfig"
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "it",
-                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                    "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
-                    "users": [{"name": "it", "user": {"token": "t"}}],
-                }
-            )
-        )
+        write_kubeconfig(kubeconfig, self._server)
         self.address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
 
     def put(self, path: str, document: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import yaml
+from tests.unit.cluster.kubeconfig import write_kubeconfig
 
 from gpu_training.cluster.connection import ClusterAddress
 
@@ -56,18 +56,7 @@ class WatchedApi:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         kubeconfig = folder / "watched.kubeconfig"
-        kubeconfig.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "current-context": "it",
-                    "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-                    "clusters": [{"name": "it", "cluster": {"server": f"http://127.0.0.1:{self._server.server_port}"}}],
-                    "users": [{"name": "it", "user": {"token": "t"}}],
-                }
-            )
-        )
+        write_kubeconfig(kubeconfig, self._server)
         self.address = ClusterAddress(conn_id=None, config_file=str(kubeconfig))
 
     def serve(self, *paths: str) -> None:
