@@ -28,6 +28,10 @@ TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 PROGRESS_PREFIX = "GPU_TRAINING_PROGRESS "
 """What a progress line begins with; one JSON object follows on the same line."""
 
+RESULT_PREFIX = "GPU_TRAINING_RESULT "
+"""What a result line begins with; the result document follows on the same line. It says once more, in the log, what the
+termination message says: a pod may be deleted before anybody has read that."""
+
 
 class ContractError(ValueError):
     """A document or line that breaks the contract. The message names the field, the value and what is allowed."""
@@ -81,6 +85,8 @@ class Progress:
     :param loss: last loss; None when there is none yet.
     :param throughput: steps per second; None when unknown.
     :param checkpoint_step: step of the newest complete checkpoint; None when there is none.
+    :param first_step: first step that this attempt does: 1, or one past the checkpoint that it goes on from; None when
+        the program does not say. It is the evidence that a retry went on where the attempt before had stopped.
     """
 
     step: int
@@ -88,6 +94,7 @@ class Progress:
     loss: float | None = None
     throughput: float | None = None
     checkpoint_step: int | None = None
+    first_step: int | None = None
 
     @property
     def fraction(self) -> float | None:
@@ -110,8 +117,9 @@ def render_progress(progress: Progress) -> str:
         value = getattr(progress, name)
         if value is not None and math.isfinite(value):
             body[name] = value
-    if progress.checkpoint_step is not None:
-        body["checkpoint_step"] = progress.checkpoint_step
+    for name in ("checkpoint_step", "first_step"):
+        if (count := getattr(progress, name)) is not None:
+            body[name] = count
     return PROGRESS_PREFIX + json.dumps(body, separators=(",", ":"))
 
 
@@ -138,6 +146,7 @@ def parse_progress(line: str) -> Progress | None:
         loss=_number(body.get("loss")),
         throughput=_number(body.get("throughput")),
         checkpoint_step=_count(body.get("checkpoint_step")),
+        first_step=_count(body.get("first_step")),
     )
 
 
@@ -171,7 +180,9 @@ class Result:
     :param metrics: final metrics, finite numbers only.
     :param first_step: first step that this attempt did: 1, or one past the checkpoint that it resumed from.
     :param last_step: last step done.
+    :param checkpoint_step: step of the newest complete checkpoint.
     :param device: what computed: `cuda` or `cpu`. Reported, never assumed.
+    :param pod_uid: pod that wrote the document (Variable.POD_UID): one that another pod wrote is no result of this one.
     :param error: one line for a person, when failed.
     """
 
@@ -183,12 +194,14 @@ class Result:
     metrics: Mapping[str, float] = field(default_factory=dict)
     first_step: int | None = None
     last_step: int | None = None
+    checkpoint_step: int | None = None
     device: str | None = None
+    pod_uid: str | None = None
     error: str | None = None
 
 
-_RESULT_TEXTS = ("data_version", "data_digest", "mlflow_run_id", "model_uri", "device", "error")
-_RESULT_COUNTS = ("first_step", "last_step")
+_RESULT_TEXTS = ("data_version", "data_digest", "mlflow_run_id", "model_uri", "device", "pod_uid", "error")
+_RESULT_COUNTS = ("first_step", "last_step", "checkpoint_step")
 
 
 def render_result(result: Result) -> str:

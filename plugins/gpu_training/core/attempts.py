@@ -38,6 +38,10 @@ class Attempt:
     :param estimated: whether the end was not seen and the latest possible one stands for it, so that nothing is charged
         too little.
     :param verdict: what its end means; None while it runs and when it succeeded.
+    :param first_step: first step of the training that it did; None when it has not said so.
+    :param last_step: last step that it is known to have done.
+    :param checkpoint_step: step of the newest complete checkpoint that it is known to have had: its own, or the one
+        that it went on from.
     """
 
     number: int
@@ -50,6 +54,9 @@ class Attempt:
     gpu_seconds: float
     estimated: bool
     verdict: Verdict | None
+    first_step: int | None = None
+    last_step: int | None = None
+    checkpoint_step: int | None = None
 
 
 def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple[Attempt, ...]:

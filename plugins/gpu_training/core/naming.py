@@ -38,6 +38,10 @@ ANNOTATION_PENDING: Final = PREFIX + "pending"
 """Why no attempt runs (:mod:`gpu_training.core.pending_document`); absent while one does."""
 ANNOTATION_CLOCKS: Final = PREFIX + "clocks"
 """The clocks of the spec that the Job was made from (:mod:`gpu_training.core.clocks`)."""
+ANNOTATION_PROGRESS: Final = PREFIX + "progress"
+"""How far the training is (:mod:`gpu_training.core.progress_document`); on the Job alone, since it changes."""
+HEARD_PREFIX: Final = "heard." + PREFIX
+"""What the annotation of each waiter begins with that says how far its task log is (:mod:`gpu_training.core.heard`)."""
 
 _MAX_NAME: Final = 63
 _PARTS_OF_A_TRY: Final = 5

@@ -12,6 +12,7 @@ from typing import Final
 
 from gpu_training.core.documents import child, entries, parse_time, text, texts, whole
 from gpu_training.core.pods import Condition, PodObservation, observe_conditions, observe_pod
+from gpu_training.core.steps import Steps
 
 # Set by the Job controller on every pod that it makes.
 _JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
@@ -68,12 +69,16 @@ class Observation:
     :param pods: by age; those that are gone as they were last seen.
     :param gone: whether the API server confirmed, by UID, that there is no such Job any more.
     :param findings: pod name -> name of the failure rule that its log matches.
+    :param steps: pod name -> which steps it said it did.
+    :param told_results: pod name -> text of the result document that stands in its log.
     """
 
     job: JobObservation | None
     pods: tuple[PodObservation, ...] = ()
     gone: bool = False
     findings: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[str, Steps] = field(default_factory=dict)
+    told_results: Mapping[str, str] = field(default_factory=dict)
 
 
 def observe(

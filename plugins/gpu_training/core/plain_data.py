@@ -49,6 +49,9 @@ def attempt_of(body: Mapping[str, object]) -> Attempt:
         gpu_seconds=number(body, "gpu_seconds"),
         estimated=estimated,
         verdict=verdict_of(body.get("verdict")),
+        first_step=optional_whole(body, "first_step"),
+        last_step=optional_whole(body, "last_step"),
+        checkpoint_step=optional_whole(body, "checkpoint_step"),
     )
 
 
@@ -77,9 +80,11 @@ def result_of(payload: object) -> Result | None:
         mlflow_run_id=optional_text(body, "mlflow_run_id"),
         model_uri=optional_text(body, "model_uri"),
         metrics={name: number(metrics, name) for name in metrics},
-        first_step=None if body.get("first_step") is None else whole(body, "first_step"),
-        last_step=None if body.get("last_step") is None else whole(body, "last_step"),
+        first_step=optional_whole(body, "first_step"),
+        last_step=optional_whole(body, "last_step"),
+        checkpoint_step=optional_whole(body, "checkpoint_step"),
         device=optional_text(body, "device"),
+        pod_uid=optional_text(body, "pod_uid"),
         error=optional_text(body, "error"),
     )
 
@@ -113,6 +118,10 @@ def whole(body: Mapping[str, object], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise PlainDataError(name, value, "a whole number")
     return value
+
+
+def optional_whole(body: Mapping[str, object], name: str) -> int | None:
+    return None if body.get(name) is None else whole(body, name)
 
 
 def number(body: Mapping[str, object], name: str) -> float:
