@@ -53,6 +53,8 @@ class Variable(StrEnum):
     """UID of the pod, by the downward API: the writer's name below the checkpoint URI."""
     TERMINATION_LOG = "GPU_TRAINING_TERMINATION_LOG"
     """File that takes the result document; absent: TERMINATION_MESSAGE_PATH."""
+    GRACE_SECONDS = "GPU_TRAINING_GRACE_SECONDS"
+    """Seconds between SIGTERM and SIGKILL: what a last checkpoint has; absent: 30, Kubernetes' default."""
     MLFLOW_TRACKING_URI = "MLFLOW_TRACKING_URI"
     MLFLOW_RUN_ID = "MLFLOW_RUN_ID"
 
