@@ -8,21 +8,15 @@ container that goes on.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from gpu_training.contract import ContractError, ResultStatus, parse_result
 from gpu_training.core.pods import ContainerObservation, PodObservation
+from gpu_training.core.program_words import last_line, words_of
 from gpu_training.core.rules import DISRUPTION, Rule, RuleTable
 from gpu_training.core.text_pattern import fits
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
-
-_LONGEST_WORDS: Final = 400
-"""Most characters of a program's own words in a summary."""
-
-# What a program says stands in the ledger, which more people may read than its log: `scheme://user:password@host`.
-_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
 
 # 128 + n of signals that others send; a crash of the program's own (SIGSEGV, SIGABRT, …) is not among them.
 _KILLED_BY: Final = {129: "SIGHUP", 130: "SIGINT", 137: "SIGKILL", 143: "SIGTERM"}
@@ -152,8 +146,7 @@ def _ending(container: ContainerObservation, pod_reason: str) -> str:
 def _words(container: ContainerObservation) -> str:
     """Give what the program itself said about its end: its result's error, or the last line of any other message."""
     try:
-        words = parse_result(container.message).error or ""
+        words = words_of(parse_result(container.message).error or "")
     except ContractError:
-        words = next((line for line in reversed(container.message.splitlines()) if line.strip()), "")
-    words = _CREDENTIALS.sub("…@", " ".join(words.split()))[:_LONGEST_WORDS]
-    return ": " + "".join(c if c.isprintable() else "�" for c in words) if words else ""
+        words = last_line(container.message)
+    return f": {words}" if words else ""

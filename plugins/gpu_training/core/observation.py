@@ -13,6 +13,7 @@ from typing import Final
 from gpu_training.core.documents import child, entries, parse_time, text, texts, whole
 from gpu_training.core.pods import Condition, PodObservation, observe_conditions, observe_pod
 from gpu_training.core.steps import Steps
+from gpu_training.core.training_container import mlflow_run_of
 
 # Set by the Job controller on every pod that it makes.
 _JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
@@ -25,6 +26,7 @@ class JobObservation:
     :param suspended_at: since when it holds no pods; None when it is not suspended yet, or did not say since when.
     :param deadline_seconds: activeDeadlineSeconds, which counts from `started_at`.
     :param completions: pods that have to succeed; None when the Job does not say.
+    :param mlflow_run_id: run that its pods are given; "" when it names none.
     :param conditions: those that hold.
     """
 
@@ -45,6 +47,7 @@ class JobObservation:
     succeeded: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    mlflow_run_id: str = ""
     conditions: tuple[Condition, ...] = ()
 
     def condition(self, type_: str) -> Condition | None:
@@ -142,6 +145,7 @@ def observe_job(document: object) -> JobObservation:
         succeeded=whole(status, "succeeded") or 0,
         labels=texts(metadata, "labels"),
         annotations=texts(metadata, "annotations"),
+        mlflow_run_id=mlflow_run_of(document),
         conditions=conditions,
     )
 
