@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from gpu_training.cluster.connection import Cluster, Document
 from gpu_training.cluster.jobs import list_pages
+from gpu_training.contract import Variable
 from gpu_training.core.errors import ClusterError, ClusterRejected, ClusterUnavailable, GpuTrainingError
 
 log = logging.getLogger(__name__)
@@ -211,7 +212,8 @@ def _version_of(document: Document) -> str:
 
 def slim(document: Document) -> Document:
     """Drop what nobody reads and what holds secrets: field managers, environments, arguments. What decides where a pod
-    may run stays, in the template of a Job as well: a Job that waits may have no pod."""
+    may run stays, in the template of a Job as well: a Job that waits may have no pod. So does the MLflow run that its
+    result has to name."""
     document["metadata"].pop("managedFields", None)
     spec = document.get("spec", {})
     if "template" in spec:
@@ -224,6 +226,9 @@ def _slim_pod_spec(spec: Document) -> Document:
     spec.pop("volumes", None)
     spec.pop("ephemeralContainers", None)
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+        run = [entry for entry in container.get("env") or () if entry.get("name") == Variable.MLFLOW_RUN_ID]
         for name in container.keys() - {"name", "resources", "restartPolicy"}:
             del container[name]
+        if run:
+            container["env"] = run
     return spec

@@ -113,6 +113,16 @@ def test_nothing_secret_is_kept(api: ScriptedApi) -> None:
     assert "managedFields" not in mirror.documents["a"]["metadata"]
 
 
+def test_the_run_that_a_result_has_to_name_is_kept_of_the_environment(api: ScriptedApi) -> None:
+    job, run = item("a", 1), {"name": "MLFLOW_RUN_ID", "value": "0123456789abcdef"}
+    job["spec"]["template"]["spec"]["containers"][0]["env"].append(run)
+    api.lists = [page(5, job)]
+    mirror = Mirror()
+    mirror.follow(lambda: bool(mirror.documents))
+
+    assert mirror.documents["a"]["spec"]["template"]["spec"]["containers"] == [{"env": [run]}]
+
+
 def test_what_decides_where_a_pod_may_run_is_kept_of_a_template(api: ScriptedApi) -> None:
     job = item("a", 1)
     container = job["spec"]["template"]["spec"]["containers"][0]
