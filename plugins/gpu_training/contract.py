@@ -1,7 +1,8 @@
-"""What the trainer and the operator agree on: variables, exit codes, progress line, result document, manifest.
+"""What a training program and the operator agree on: variables, exit codes, lines, documents, checkpoints.
 
-Standard library only, and importing nothing of this package: the same file goes into the training image. Everything
-here is a public contract. Names and values reach images that teams built long ago, so they are never renamed.
+Values and rules only; `attempt.py` and `checkpoints.py` are a library for programs that keep to them. Standard library
+only, and importing nothing of this package: the same file goes into the training image. Everything here is a public
+contract. Names and values reach images that teams built long ago, so they are never renamed.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum, StrEnum
+from typing import Any
 
 SCHEMA_VERSION = 1
-"""Version of the progress line, the result document and the manifest. A reader refuses a higher one."""
+"""Version of progress line, result document, checkpoint marker and manifest. A reader refuses a higher one."""
 
 RESULT_LIMIT_BYTES = 2048
 """Largest result document. The kubelet keeps the last 4096 bytes of a termination message, and less per container when
@@ -32,9 +34,16 @@ RESULT_PREFIX = "GPU_TRAINING_RESULT "
 """What a result line begins with; the result document follows on the same line. It says once more, in the log, what the
 termination message says: a pod may be deleted before anybody has read that."""
 
+DEFAULT_GRACE_SECONDS = 30.0
+"""Seconds between SIGTERM and SIGKILL where nothing says otherwise, as in Kubernetes."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+
 
 class ContractError(ValueError):
-    """A document or line that breaks the contract. The message names the field, the value and what is allowed."""
+    """A variable, document or line that breaks the contract. The message names field, value and what is allowed."""
 
 
 class Variable(StrEnum):
@@ -54,7 +63,7 @@ class Variable(StrEnum):
     TERMINATION_LOG = "GPU_TRAINING_TERMINATION_LOG"
     """File that takes the result document; absent: TERMINATION_MESSAGE_PATH."""
     GRACE_SECONDS = "GPU_TRAINING_GRACE_SECONDS"
-    """Seconds between SIGTERM and SIGKILL: what a last checkpoint has; absent: 30, Kubernetes' default."""
+    """Seconds between SIGTERM and SIGKILL: what a last checkpoint has; absent: DEFAULT_GRACE_SECONDS."""
     MLFLOW_TRACKING_URI = "MLFLOW_TRACKING_URI"
     MLFLOW_RUN_ID = "MLFLOW_RUN_ID"
 
@@ -71,6 +80,53 @@ class ExitCode(IntEnum):
     COMMUNICATION_TIMEOUT = 84
     INTERRUPTED = 85
     """SIGTERM arrived and a last checkpoint was taken. Never 0: Kubernetes would call the Job Complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the operator tells a training program, by :class:`Variable`; None where it is absent or empty.
+
+    :param termination_log: file that takes the result document.
+    :param grace_seconds: seconds between SIGTERM and SIGKILL.
+    """
+
+    data_version: str | None = None
+    data_uri: str | None = None
+    data_digest: str | None = None
+    checkpoint_uri: str | None = None
+    fingerprint: str | None = None
+    pod_uid: str | None = None
+    termination_log: str | None = None
+    mlflow_tracking_uri: str | None = None
+    mlflow_run_id: str | None = None
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+
+    def require(self, variable: Variable) -> str:
+        """Give a variable that the program can not do without.
+
+        :raises ContractError: it is absent.
+        """
+        value = getattr(self, variable.name.lower())
+        if value is None:
+            raise ContractError(f"{variable} is absent: the operator sets it; where there is none, set it by hand")
+        return str(value)
+
+
+def read_environment(environ: Mapping[str, str]) -> Environment:
+    """Give what the variables say.
+
+    :raises ContractError: one is set to what it can not be. The message names it.
+    """
+    texts = {variable.name.lower(): environ.get(variable) or None for variable in Variable}
+    if (digest := texts["data_digest"]) and not _DIGEST.fullmatch(digest):
+        raise ContractError(f"{Variable.DATA_DIGEST}={digest!r}: sha256: and 64 lower-case hex digits are expected")
+    if (writer := texts["pod_uid"]) and not _WRITER.fullmatch(writer):
+        raise ContractError(f"{Variable.POD_UID}={writer!r}: the name of a folder is expected")
+    grace = texts.pop("grace_seconds")
+    if grace is not None and not _SECONDS.fullmatch(grace):
+        raise ContractError(f"{Variable.GRACE_SECONDS}={grace!r}: a number of seconds from 0 is expected")
+    values: dict[str, Any] = {**texts}
+    return Environment(**values, grace_seconds=float(grace or DEFAULT_GRACE_SECONDS))
 
 
 class ResultStatus(StrEnum):
@@ -306,6 +362,148 @@ def _metrics(value: object) -> dict[str, float]:
             raise ContractError(f"result document: metrics.{name}={metric!r}: a finite number is expected")
         metrics[name] = number
     return metrics
+
+
+CHECKPOINT_MARKER = "COMPLETE"
+"""Written last into a checkpoint's folder, `<uri>/<pod uid>/step-00000040/`, with the digest of each file there."""
+
+CHECKPOINTS_KEPT = 3
+
+TORN_SECONDS = 3600.0
+"""Age from which a torn checkpoint may go: longer than any write. A younger one may just be being written by a pod."""
+
+_CHECKPOINT_PATH = re.compile(r"(?P<folder>(?P<writer>[^/]+)/step-(?P<step>[0-9]{8,18}))/(?P<name>.+)", re.DOTALL)
+
+
+class TornCheckpointError(ContractError):
+    """A checkpoint that is not whole; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A folder that may be a checkpoint, as a listing of the store shows it.
+
+    :param folder: relative to the checkpoint URI.
+    :param names: its files, relative to it, the marker left out.
+    :param is_marked: whether the marker is there.
+    :param age: seconds since a file of it was last written; 0 when the store does not know.
+    """
+
+    folder: str
+    step: int
+    names: frozenset[str]
+    is_marked: bool
+    age: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """What a complete checkpoint says of itself.
+
+    :param step: steps done when it was taken.
+    :param fingerprint: work that it belongs to (Variable.FINGERPRINT); empty when there is none.
+    :param files: `sha256:<hex>` of each file's content, by its name.
+    """
+
+    step: int
+    fingerprint: str
+    files: Mapping[str, str]
+
+
+def checkpoint_folder(writer: str, step: int) -> str:
+    """Give the folder of a pod's checkpoint after a step, relative to the checkpoint URI."""
+    return f"{writer}/step-{step:08d}"
+
+
+def find_candidates(ages: Mapping[str, float]) -> list[Candidate]:
+    """Give the candidates in a listing, newest first: by step, at the same step those with a marker before others.
+
+    :param ages: for each path below the checkpoint URI, the seconds since it was written.
+    """
+    found: dict[str, list[re.Match[str]]] = {}
+    for path in ages:
+        if match := _CHECKPOINT_PATH.fullmatch(path):
+            found.setdefault(match["folder"], []).append(match)
+    candidates = [
+        Candidate(
+            folder=folder,
+            step=int(matches[0]["step"]),
+            names=frozenset(match["name"] for match in matches) - {CHECKPOINT_MARKER},
+            is_marked=any(match["name"] == CHECKPOINT_MARKER for match in matches),
+            age=min(ages[match[0]] for match in matches),
+        )
+        for folder, matches in found.items()
+    ]
+    return sorted(candidates, key=lambda candidate: (-candidate.step, not candidate.is_marked, candidate.folder))
+
+
+def content_sha256(content: bytes) -> str:
+    """Give `sha256:<hex>` of a file's content."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def render_marker(marker: Marker) -> str:
+    """Give the JSON text of a marker."""
+    body = {"v": SCHEMA_VERSION, "step": marker.step, "fingerprint": marker.fingerprint, "files": dict(marker.files)}
+    return _dump(body) + "\n"
+
+
+def parse_marker(content: bytes, step: int) -> Marker:
+    """Give the marker in a file.
+
+    :param step: what the folder's name says.
+    :raises TornCheckpointError: malformed, of another step, or naming no file.
+    """
+    try:
+        body = _object(content.decode(errors="replace"), CHECKPOINT_MARKER)
+    except ContractError as error:
+        raise TornCheckpointError(str(error)) from None
+    if body.get("step") != step:
+        raise TornCheckpointError(f"{CHECKPOINT_MARKER}: step={body.get('step')!r}: the folder says {step}")
+    files, fingerprint = body.get("files"), body.get("fingerprint")
+    if not isinstance(files, dict) or not files or not all(isinstance(digest, str) for digest in files.values()):
+        raise TornCheckpointError(f"{CHECKPOINT_MARKER}: files={files!r}: the digest of at least one file is expected")
+    if odd := [name for name in files if not is_file_name(name)]:
+        raise TornCheckpointError(f"{CHECKPOINT_MARKER}: files: {odd[0]!r} is not the name of a file in its folder")
+    return Marker(step=step, fingerprint=fingerprint if isinstance(fingerprint, str) else "", files=files)
+
+
+def is_file_name(name: str) -> bool:
+    """Tell whether a checkpoint may have a file of that name: relative, inside of its folder, and not the marker's."""
+    parts = name.split("/")
+    return name != CHECKPOINT_MARKER and "\\" not in name and not any(part in ("", ".", "..") for part in parts)
+
+
+def plan_pruning(
+    candidates: Iterable[Candidate],
+    complete: Container[str],
+    *,
+    keep: int = CHECKPOINTS_KEPT,
+    in_use: str | None = None,
+    foreign: Container[str] = (),
+    torn_seconds: float = TORN_SECONDS,
+) -> list[Candidate]:
+    """Give what may be removed: complete checkpoints older than the newest `keep` of any writer, and torn ones of age.
+
+    Whatever others do meanwhile, the newest complete one stays: a removal needs `keep` newer ones in one listing.
+
+    :param candidates: newest first, as :func:`find_candidates` gives them.
+    :param complete: folders whose marker and files are there.
+    :param in_use: folder that is never removed: this attempt has nothing newer of its own yet.
+    :param foreign: folders of other work, never removed.
+    """
+    plan, kept = [], 0
+    for candidate in candidates:
+        if candidate.folder in foreign:
+            continue
+        if candidate.folder in complete:
+            kept += 1
+            is_old = kept > keep
+        else:
+            is_old = candidate.age > torn_seconds
+        if is_old and candidate.folder != in_use:
+            plan.append(candidate)
+    return plan
 
 
 _VERSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")

@@ -69,7 +69,8 @@ def requirements_layer(cache: Path, base: Layer, progress: Callable[[str], None]
 def program_layer(folder: Path) -> Layer:
     """Write the trainer and the contract as they lie in the checkout; milliseconds."""
     files = [(path, f"trainer/{path.name}") for path in sorted(TRAINER.glob(f"*{SOURCE_SUFFIX}"))]
-    files += [(CONTRACT / name, f"gpu_training/{name}") for name in ("__init__.py", "contract.py")]
+    names = ("__init__.py", "attempt.py", "checkpoints.py", "contract.py")
+    files += [(CONTRACT / name, f"gpu_training/{name}") for name in names]
     entries = [*folders(f"{PROGRAM}/trainer", TRAINER), (TRAINER, f"{PROGRAM}/gpu_training")]
     return write_layer(folder, [*entries, *((path, f"{PROGRAM}/{name}") for path, name in files)])
 

@@ -72,7 +72,8 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 
 
 def test_modules_stay_small() -> None:
-    by_exception = {"plugins/gpu_training/contract.py"}  # one file, since that file goes into training images
+    # Few files, since they go into training images that teams build.
+    by_exception = {f"plugins/gpu_training/{name}.py" for name in ("contract", "attempt", "checkpoints")}
     sizes = {str(path.relative_to(ROOT)): _lines(path) for path in _modules()}
     too_long = {
         name: lines

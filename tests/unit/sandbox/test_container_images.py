@@ -82,6 +82,8 @@ def test_program_s_layer_has_the_trainer_and_of_the_package_only_the_contract(tm
     assert {"opt/program/trainer/__main__.py", "opt/program/gpu_training/contract.py"} <= set(names)
     assert [name for name in names if name.startswith("opt/program/gpu_training/")] == [
         "opt/program/gpu_training/__init__.py",
+        "opt/program/gpu_training/attempt.py",
+        "opt/program/gpu_training/checkpoints.py",
         "opt/program/gpu_training/contract.py",
     ]
 
