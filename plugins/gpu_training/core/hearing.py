@@ -112,9 +112,12 @@ class Hearing:
         )
         return to_document(heard)
 
-    def recall(self, document: object) -> None:
-        """Take in what another hearing of the same training wrote down, before any news. Anything else is ignored."""
-        heard = from_document(document)
+    def recall(self, document: object, *, now: float = float("inf")) -> None:
+        """Take in what another hearing of the same training wrote down, before any news. Anything else is ignored.
+
+        :param now: seconds since 1970: nothing was heard later, whatever somebody wrote there.
+        """
+        heard = from_document(document, now)
         for pod, told in heard.pods.items():
             _put(self._pods, pod, told, MOST_PODS)
         self._shown = heard.shown or self._shown
@@ -197,12 +200,13 @@ def _said_at(batch: Batch, line: str) -> float:
 
 
 def _with_what_was_known(progress: Progress, before: Progress) -> Progress:
-    """Give progress with the last loss and checkpoint: a program need not say them again in each line."""
+    """Give progress with what the pod said before: a program need not say its loss or checkpoint in each line."""
     return replace(
         progress,
         total=progress.total or before.total,
         loss=progress.loss if progress.loss is not None else before.loss,
         checkpoint_step=progress.checkpoint_step if progress.checkpoint_step is not None else before.checkpoint_step,
+        first_step=progress.first_step if progress.first_step is not None else before.first_step,
     )
 
 

@@ -80,13 +80,16 @@ def to_document(heard: Heard) -> dict[str, Any]:
     return document
 
 
-def from_document(document: object) -> Heard:
-    """Give what :func:`to_document` wrote. Whatever is not of its kind is as if it had not been heard."""
+def from_document(document: object, now: float) -> Heard:
+    """Give what :func:`to_document` wrote. Whatever is not of its kind is as if it had not been heard.
+
+    :param now: seconds since 1970: no moment is later.
+    """
     if not isinstance(document, Mapping) or document.get("v") != VERSION:
         return Heard()
     return Heard(
-        shown=_shown_of(child(document, "shown")),
-        progress_at=finite(document.get("progress_at")),
+        shown=_shown_of(child(document, "shown"), now),
+        progress_at=_moment(document.get("progress_at"), now),
         pods={
             pod: _told_of(told)
             for pod, told in islice(child(document, "pods").items(), MOST_PODS)
@@ -134,8 +137,13 @@ def _told_of(document: object) -> Told:
     )
 
 
-def _shown_of(body: Mapping[str, Any]) -> Shown | None:
-    progress, at = progress_of(body.get("progress")), finite(body.get("at"))
+def _shown_of(body: Mapping[str, Any], now: float) -> Shown | None:
+    progress, at = progress_of(body.get("progress")), _moment(body.get("at"), now)
     if progress is None or at is None:
         return None
     return Shown(progress=progress, pod=text(body, "pod"), at=at, bar_since=finite(body.get("bar_since")))
+
+
+def _moment(value: object, now: float) -> float | None:
+    moment = finite(value)
+    return min(moment, now) if moment is not None and moment >= 0 else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_training.contract import parse_progress
 from gpu_training.core import log_matcher
 from gpu_training.core.log_matcher import LONGEST_LINE, LogMatcher
 from gpu_training.core.text_pattern import fits, occurs
@@ -56,6 +59,12 @@ def test_of_several_the_first_of_the_table_counts_in_whatever_order_they_were_sa
 def test_a_program_that_makes_progress_was_not_ended_by_what_it_said_before() -> None:
     assert found(OOM, "with half the batch", PROGRESS) is None
     assert found(OOM, PROGRESS, TIMEOUT) == "communication-timeout"
+    assert found(OOM, f"INFO:root:{PROGRESS}") is None
+    assert found(OOM, PROGRESS.replace('"v":1', '"v":2')) is None
+
+
+def test_a_line_of_source_that_would_print_progress_is_none() -> None:
+    assert found(OOM, """  print(f"GPU_TRAINING_PROGRESS {json.dumps(body)}")""") == "cuda-out-of-memory"
 
 
 def test_each_pod_has_its_own_finding() -> None:
@@ -76,6 +85,52 @@ def test_findings_of_many_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     for n in range(10):
         matcher.feed(f"p-{n}", OOM)
     assert list(matcher.findings) == ["p-7", "p-8", "p-9"]
+
+
+said = st.sampled_from(
+    [XID, ECC, OOM, TIMEOUT, PROGRESS, f"x {PROGRESS}", f"x {PROGRESS} x", "NCCL WARN", "NCCL timed out", "words", ""]
+) | st.text(max_size=5)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), said), max_size=15), st.booleans())
+def test_many_lines_at_once_tell_what_they_tell_one_by_one(lines: list[tuple[str, str]], stamped: bool) -> None:
+    """The reference looks for every pattern in every line."""
+    ranks: dict[str, int] = {}
+    rules = list(built_in_rules())
+    for pod, line in lines:
+        if parse_progress(line) is not None:
+            ranks.pop(pod, None)
+        for rank, rule in enumerate(rules):
+            if any(occurs(pattern, line) for pattern in rule.log_patterns):
+                ranks[pod] = min(rank, ranks.get(pod, rank))
+    one_by_one, at_once = LogMatcher(built_in_rules()), LogMatcher(built_in_rules())
+    for pod, line in lines:
+        one_by_one.feed(pod, line)
+    for pod, group in groupby(lines, key=lambda each: each[0]):
+        texts = [line for _, line in group]
+        if stamped:
+            behind = [f"2026-11-30T19:24:20Z {line}" for line in texts]
+            at_once.feed_all(pod, behind, joined="\n".join(behind), text_of=lambda line: line.partition(" ")[2])
+        else:
+            at_once.feed_all(pod, texts)
+    assert one_by_one.findings == at_once.findings == {pod: rules[rank].name for pod, rank in ranks.items()}
+
+
+def test_a_stamp_takes_no_room_of_the_beginning_of_a_line_that_is_looked_at() -> None:
+    matcher = LogMatcher(built_in_rules())
+    line = "2026-11-30T19:24:20Z " + "x" * (LONGEST_LINE - len(OOM)) + OOM
+    matcher.feed_all("p", [line], text_of=lambda line: line.partition(" ")[2])
+    assert matcher.findings == {"p": "cuda-out-of-memory"}
+    matcher.feed_all("q", [line.replace("x", "xx")], text_of=lambda line: line.partition(" ")[2])
+    assert "q" not in matcher.findings
+
+
+def test_what_another_found_is_kept_beside_what_is_found() -> None:
+    matcher = LogMatcher(built_in_rules())
+    matcher.feed("a", OOM)
+    matcher.feed("b", XID)
+    matcher.recall({"a": "gpu-hardware", "b": "cuda-out-of-memory", "c": "communication-timeout", "d": "no-rule"})
+    assert matcher.findings == {"a": "gpu-hardware", "b": "gpu-hardware", "c": "communication-timeout"}
 
 
 def test_what_was_found_is_no_window_into_the_matcher() -> None:
