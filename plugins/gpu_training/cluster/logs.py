@@ -1,178 +1,137 @@
 """Follows the logs of all containers of a Job's pods, as they come, into a sink: each line once, whatever breaks.
 
-The API resumes a log by whole seconds only, so a position is the last line's timestamp (in nanoseconds) and how many
-lines bore it. A log that can not be read is a warning: it never fails a training.
+What the bytes mean is read in :mod:`gpu_training.core.log_parser`, and what was read before is passed over by a
+:class:`~gpu_training.core.log_lines.Reading`. A log that can not be read is a warning: it never fails a training.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.jobs import pods_path
+from gpu_training.cluster.log_streams import LogStreams, streams_of_process
 from gpu_training.core.errors import ClusterError, ClusterRejected, GpuTrainingError
+from gpu_training.core.log_lines import START, Batch, Position, Reading, stamp_of, text_of
+from gpu_training.core.log_parser import BarMark, LogParser
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.pods import ContainerState, PodObservation, observe_pod
 from gpu_training.task_log import TaskLog
 
-LONGEST_LINE: Final = 16 * 1024
-CUT_MARK: Final = " … [cut: the line is longer]"
+if TYPE_CHECKING:
+    from aiohttp import StreamReader
+
 SILENCE_S: Final = 300.0
 """A stream that says nothing for so long is opened anew; its position makes that harmless."""
-_FIRST_PAUSE_S: Final = 0.2
-_LONGEST_PAUSE_S: Final = 10.0
-_MISS: Final = "unable to retrieve container logs for "
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
-# Colours, cursor movements and titles; https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-
 CATCH_UP_S: Final = 5.0
 """A log that was opened tells within that what was said before."""
+QUIET_S: Final = 5.0
+"""Who waits for the ends of logs waits no longer without news. Usually none is waited for: a container ends seconds
+before its Job."""
+TAIL_LINES: Final = 200
+"""Last lines of a log that was not read to its end in time."""
+_TAIL_S: Final = 5.0
 _OLD_S: Final = 60.0
 """A line so much older than now was said before somebody began to listen."""
+_FIRST_PAUSE_S: Final = 0.2
+_LONGEST_PAUSE_S: Final = 10.0
+_CHUNK_BYTES: Final = 64 * 1024
+_MISS: Final = " unable to retrieve container logs for "
+_NONE: Final[Mapping[tuple[str, str], Position]] = MappingProxyType({})
 
-Sink = Callable[[str, str, str, float], None]
-"""Called with pod name, container name, line, and when it was said, in seconds since 1970."""
-
-Moment = tuple[int, int]
-"""Seconds since 1970, and nanoseconds."""
-
-
-class LineReader:
-    """Bytes -> lines of bounded length; of a line that was overwritten by carriage returns the last state."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-        self._cut = False
-
-    def feed(self, chunk: bytes) -> Iterator[str]:
-        *lines, rest = (self._rest + chunk).split(b"\n")
-        for line in lines:
-            yield self._text(line)
-            self._cut = False
-        self._rest = rest
-        if len(rest) > 4 * LONGEST_LINE:
-            self._shorten()
-
-    def end(self) -> Iterator[str]:
-        """Give what came without a line end."""
-        if self._rest:
-            yield self._text(self._rest)
-        self._rest, self._cut = b"", False
-
-    def _shorten(self) -> None:
-        stamp, _, said = self._rest.partition(b" ")
-        _, found, tail = said.rpartition(b"\r")
-        if found and len(tail) <= LONGEST_LINE:
-            self._rest = stamp + b" " + tail
-        else:
-            self._rest, self._cut = self._rest[: 2 * LONGEST_LINE], True
-
-    def _text(self, line: bytes) -> str:
-        return line.decode(errors="backslashreplace") + (CUT_MARK if self._cut else "")
-
-
-def clean(line: str) -> str:
-    """Give what a terminal would show of a line in the end: the last frame, no control sequences, at most
-    LONGEST_LINE characters."""
-    frames = [frame for frame in _ANSI.sub("", line.rstrip("\r")).split("\r") if frame]
-    text = frames[-1] if frames else ""
-    if len(text) > LONGEST_LINE:
-        text = text[:LONGEST_LINE] + CUT_MARK
-    return text
-
-
-def split_stamp(line: str) -> tuple[Moment | None, str]:
-    """Give a line's moment and the rest; None for a line without a timestamp."""
-    found = _STAMP.match(line)
-    if found is None:
-        return None, line
-    try:
-        second = int(datetime.fromisoformat(found[1] + found[3].replace("Z", "+00:00")).timestamp())
-    except (ValueError, OverflowError):
-        return None, line
-    return (second, int((found[2] or "0").ljust(9, "0"))), line[found.end() :]
-
-
-class Position:
-    """How far a log was read."""
-
-    def __init__(self) -> None:
-        self._moment: Moment | None = None
-        self._count = 0
-        self._skip = 0
-
-    @property
-    def is_at_start(self) -> bool:
-        return self._moment is None
-
-    def resume(self) -> str | None:
-        """Begin to skip what was read; gives the `sinceTime` to ask for."""
-        self._skip = self._count
-        if self._moment is None:
-            return None
-        return datetime.fromtimestamp(self._moment[0], UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def is_new(self, moment: Moment | None) -> bool:
-        """Whether a line was not read before; it counts as read now."""
-        if moment is None:
-            return self._skip == 0
-        if self._skip and self._moment is not None and moment <= self._moment:
-            if moment == self._moment:
-                self._skip -= 1
-            return False
-        self._skip = 0
-        self._count = self._count + 1 if moment == self._moment else 1
-        self._moment = moment
-        return True
+Sink = Callable[[Batch], None]
 
 
 @dataclass(slots=True)
-class _Follower:
+class _Log:
+    """One container's log.
+
+    :param live_since: since when it is open and tells nothing old, by a monotonic clock; None while it is not open.
+    :param news_at: when there was last anything new, by the same clock.
+    :param mark: up to which frame a line without an end was told.
+    """
+
     pod: str
-    task: asyncio.Task[None]
-    ended: asyncio.Event
+    container: str
+    reading: Reading
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    live_since: float | None = None
+    news_at: float = 0.0
+    mark: BarMark = field(default_factory=BarMark)
+    is_missed: bool = False
+    has_lost_its_place: bool = False
+
+    @property
+    def named(self) -> str:
+        return f"the log of pod {self.pod}, container {self.container}"
+
+    @property
+    def is_live(self) -> bool:
+        return self.live_since is not None and monotonic() >= self.live_since + CATCH_UP_S
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None and not self.task.done()
 
 
 class LogFollower:
     """Follows every container of one Job's pods.
 
-    :param sink: takes the lines.
+    However much its containers say, it hands on one chunk of at most 64 KiB, and then it is the turn of whatever else
+    its event loop runs.
+
+    :param sink: takes the news.
     :param log: takes warnings about logs that could not be read.
     :param silence: seconds without a line after which a log is opened anew: a node that is cut off says nothing, too.
+    :param positions: pod's and container's name -> where an earlier follower had stopped; others begin at their start.
+    :param streams: from which streams are lent; None for those that all trainings of this process share.
     """
 
     def __init__(
-        self, cluster: Cluster, namespace: str, sink: Sink, log: TaskLog, *, silence: float = SILENCE_S
+        self,
+        cluster: Cluster,
+        namespace: str,
+        sink: Sink,
+        log: TaskLog,
+        *,
+        silence: float = SILENCE_S,
+        positions: Mapping[tuple[str, str], Position] = _NONE,
+        streams: LogStreams | None = None,
     ) -> None:
         self._cluster = cluster
         self._namespace = namespace
         self._sink = sink
         self._log = log
         self._silence = silence
-        self._followers: dict[tuple[str, str], _Follower] = {}
-        self._live_since: dict[tuple[str, str], float] = {}
+        self._starts = dict(positions)
+        self._streams = streams
+        self._logs: dict[tuple[str, str], _Log] = {}
+        self._turn = asyncio.Lock()
+        self._said_full = False
+
+    @property
+    def positions(self) -> Mapping[tuple[str, str], Position]:
+        """How far each log is in the sink: pod's and container's name -> position. What a pod that is gone said is over
+        and done; where nothing was read yet, it is where an earlier follower had stopped."""
+        read = {(each.pod, each.container): each.reading.position for each in self._logs.values()}
+        return self._starts | {key: position for key, position in read.items() if position != START}
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the sink has what each training container that runs has said so far, as far as that can be told: its
         log is open, and told nothing old for a while."""
-        running = [
-            (each.pod, container)
-            for (_, container), each in self._followers.items()
-            if container == TRAINING_CONTAINER and not each.ended.is_set()
-        ]
-        return all(self._is_live(key) for key in running)
-
-    def _is_live(self, key: tuple[str, str]) -> bool:
-        return monotonic() >= self._live_since.get(key, float("inf")) + CATCH_UP_S
+        return all(
+            each.is_live
+            for each in self._logs.values()
+            if each.container == TRAINING_CONTAINER and not each.ended.is_set()
+        )
 
     def update(self, pods: Mapping[str, Mapping[str, Any]], gone_pods: Mapping[str, Mapping[str, Any]]) -> None:
         """Follow what is new in these pods (documents by UID), and learn what has ended.
@@ -181,104 +140,189 @@ class LogFollower:
         """
         for document in pods.values():
             self._look_at(observe_pod(document))
-        for uid in gone_pods:
-            for (pod, _), follower in self._followers.items():
-                if pod == uid:
-                    follower.ended.set()
+        for key, each in list(self._logs.items()):
+            if key[0] in gone_pods:
+                each.ended.set()
+                if not each.is_running:
+                    del self._logs[key]
 
     def _look_at(self, pod: PodObservation) -> None:
         for container in (*pod.init_containers, *pod.containers):
             if container.started_at is None:
                 continue
-            follower = self._followers.get((pod.uid, container.name))
-            if follower is None:
-                follower = self._followers[pod.uid, container.name] = self._start(pod, container.name)
+            each = self._logs.get((pod.uid, container.name))
+            if each is None:
+                reading = Reading(self._starts.pop((pod.name, container.name), START))
+                each = self._logs[pod.uid, container.name] = _Log(pod.name, container.name, reading)
+                each.task = asyncio.get_running_loop().create_task(self._follow(each))
             if container.state is ContainerState.TERMINATED:
-                follower.ended.set()
+                each.ended.set()
 
-    def _start(self, pod: PodObservation, container: str) -> _Follower:
-        ended = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._follow(pod.name, container, ended))
-        return _Follower(pod=pod.name, task=task, ended=ended)
+    async def drain(self, limit: float, *, quiet: float = QUIET_S) -> None:
+        """Wait until everything that containers said is in the sink; then stop.
 
-    async def drain(self, limit: float) -> None:
-        """Wait, at most `limit` seconds, until everything that containers said is in the sink; then stop."""
-        running = [follower.task for follower in self._followers.values() if not follower.task.done()]
-        if running:
-            _, late = await asyncio.wait(running, timeout=limit)
-            if late:
-                self._log.warning("the end of %d container logs was not there within %g s", len(late), limit)
+        What is not there in time is a warning, and of each such log the last lines are given.
+
+        :param limit: seconds at most.
+        :param quiet: seconds at most without any news.
+        """
+        begin = monotonic()
+        while late := [each for each in self._logs.values() if each.is_running]:
+            last_news = max([begin, *(each.news_at for each in late)])
+            left = min(begin + limit, last_news + quiet) - monotonic()
+            if left <= 0:
+                break
+            await asyncio.wait([each.task for each in late if each.task is not None], timeout=left)
         await self.stop()
+        if late:
+            took = monotonic() - begin
+            self._log.warning("the end of %d container logs was not there within %.3g s", len(late), took)
+            await asyncio.gather(*(self._read_tail(each) for each in late))
 
     async def stop(self) -> None:
         """Stop at once."""
-        tasks = [follower.task for follower in self._followers.values()]
+        tasks = [each.task for each in self._logs.values() if each.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, pod: str, container: str, ended: asyncio.Event) -> None:
-        position = Position()
+    async def _follow(self, each: _Log) -> None:
+        try:
+            await self._follow_to_the_end(each)
+        except Exception as error:
+            self._log.warning("%s is not followed any more: %s: %s", each.named, type(error).__name__, error)
+
+    async def _follow_to_the_end(self, each: _Log) -> None:
         pause = _FIRST_PAUSE_S
         while True:
-            last = ended.is_set()
+            last = each.ended.is_set()
             try:
-                if await self._read(pod, container, position, follow=not last):
+                if await (self._read_last(each) if last else self._read_live(each)):
                     pause = _FIRST_PAUSE_S
                 if last:
                     return
             except GpuTrainingError as error:
                 if isinstance(error, ClusterRejected) and not _may_come(error):
                     # A pod that is gone was read to its end, if it was read at all.
-                    if error.status != 404 or position.is_at_start:
-                        self._log.warning("the log of pod %s, container %s can not be read: %s", pod, container, error)
+                    if error.status != 404 or each.reading.position == START:
+                        self._log.warning("%s can not be read: %s", each.named, error)
                     return
-                self._log.debug("the log of pod %s, container %s broke: %s", pod, container, error)
+                self._log.debug("%s broke: %s", each.named, error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     # One last read follows the container's end: the stream may have been cut just before it.
-                    await (asyncio.Event() if last else ended).wait()
+                    await (asyncio.Event() if last else each.ended).wait()
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
-    async def _read(self, pod: str, container: str, position: Position, *, follow: bool) -> bool:
+    async def _read_live(self, each: _Log) -> bool:
+        """Read while it goes on; whether there was anything new. Only waits, where no stream is free."""
+        streams = self._shared_streams()
+        if streams.is_full and not self._said_full:
+            self._said_full = True
+            self._log.warning(
+                "%s waits: %d logs are followed already ([gpu_training] log_streams); it is read when another ends, or "
+                "when its container does",
+                each.named,
+                streams.most,
+            )
+        async with streams.followed(each.ended) as is_lent:
+            return is_lent and await self._read(each, follow=True)
+
+    async def _read_last(self, each: _Log) -> bool:
+        async with self._shared_streams().last_read():
+            return await self._read(each, follow=False)
+
+    def _shared_streams(self) -> LogStreams:
+        if self._streams is None:
+            self._streams = streams_of_process(self._log)
+        return self._streams
+
+    async def _read(self, each: _Log, *, follow: bool) -> bool:
         """Read from the position to the end of the stream; whether there was anything new."""
-        query = {"container": container, "timestamps": "true", "follow": str(follow).lower()}
-        since = position.resume()
-        if since is not None:
-            query["sinceTime"] = since
-        reader, any_new = LineReader(), False
-        path = pods_path(self._namespace, pod) + "/log"
-        async with self._cluster.stream(
-            path, doing=f"read the log of pod {pod}", query=query, idle=self._silence
-        ) as body:
-            self._live_since[pod, container] = monotonic()
-            try:
-                async for chunk in body.iter_any():
-                    for line in reader.feed(chunk):
-                        any_new |= self._take(pod, container, position, line)
-            finally:
-                del self._live_since[pod, container]
-        if not follow:
-            # A stream that was followed may have been cut inside a line, which the next read then says in full.
-            for line in reader.end():
-                any_new |= self._take(pod, container, position, line)
+        each.reading.resume()
+        parser, any_new = LogParser(mark=each.mark), False
+        try:
+            async with self._open(each, follow=str(follow).lower(), **_since(each.reading)) as body:
+                each.live_since = monotonic()
+                async for chunk in body.iter_chunked(_CHUNK_BYTES):
+                    async with self._turn:
+                        any_new |= self._take(each, *parser.feed(chunk))
+                        each.mark = parser.mark
+                        await asyncio.sleep(0)
+        finally:
+            each.live_since = None
+        rest = parser.end()
+        # A stream that was followed may have been cut inside a line, which the next read then says in full.
+        if not follow or self._is_miss(each, rest):
+            any_new |= self._take(each, rest, None)
         return any_new
 
-    def _take(self, pod: str, container: str, position: Position, line: str) -> bool:
-        moment, text = split_stamp(line)
-        if moment is None and line.startswith(_MISS):
-            self._log.warning("the log of pod %s, container %s is gone: %s", pod, container, line)
+    def _open(self, each: _Log, **query: str) -> AbstractAsyncContextManager[StreamReader]:
+        return self._cluster.stream(
+            pods_path(self._namespace, each.pod) + "/log",
+            doing=f"read the log of pod {each.pod}",
+            query={"container": each.container, "timestamps": "true", **query},
+            idle=self._silence,
+        )
+
+    def _is_miss(self, each: _Log, lines: Sequence[str]) -> bool:
+        """Whether an answer that is a success tells that there is no log; said once."""
+        if not lines or not lines[0].startswith(_MISS):
             return False
-        if not position.is_new(moment):
-            return False
-        now = self._cluster.clock.now()
-        said_at = now if moment is None else min(now, moment[0] + moment[1] / 1e9)
-        if self._is_live((pod, container)):
-            said_at = now  # whatever the node's clock says
-        if said_at < now - _OLD_S and (pod, container) in self._live_since:
-            self._live_since[pod, container] = monotonic()
-        self._sink(pod, container, clean(text), said_at)
+        if not each.is_missed:
+            self._log.warning("%s is gone: %s", each.named, text_of(lines[0]))
+        each.is_missed = True
         return True
+
+    def _take(self, each: _Log, lines: Sequence[str], frame: str | None) -> bool:
+        """Hand on what is new; whether anything was."""
+        if self._is_miss(each, lines):
+            lines = lines[1:]
+        fresh = each.reading.new_lines(lines)
+        if each.reading.lost_its_place and not each.has_lost_its_place:
+            self._log.warning("%s begins anew since it was read: lines between may be missing", each.named)
+        each.has_lost_its_place = each.reading.lost_its_place
+        if not fresh and frame is None:
+            return False
+        self._hand_on(each, fresh, frame)
+        return True
+
+    def _hand_on(self, each: _Log, lines: Sequence[str], frame: str | None = None) -> None:
+        now, live = self._cluster.clock.now(), each.is_live
+        if not live and each.live_since is not None and _is_old(lines, now):
+            each.live_since = monotonic()
+        each.news_at = monotonic()
+        self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
+
+    async def _read_tail(self, each: _Log) -> None:
+        """Give the last lines of a log that was not read to its end."""
+        try:
+            async with asyncio.timeout(_TAIL_S), self._shared_streams().last_read():
+                await self._give_tail(each)
+        except (GpuTrainingError, TimeoutError) as error:
+            self._log.warning("the last lines of %s can not be read: %s", each.named, str(error) or "no answer")
+
+    async def _give_tail(self, each: _Log) -> None:
+        parser, lines = LogParser(mark=each.mark), list[str]()
+        # One more than is given tells whether there is a gap before them.
+        async with self._open(each, follow="false", tailLines=str(TAIL_LINES + 1)) as body:
+            async for chunk in body.iter_chunked(_CHUNK_BYTES):
+                lines += parser.feed(chunk)[0]
+        lines += parser.end()
+        fresh, has_gap = each.reading.last_lines(lines, TAIL_LINES)
+        if has_gap:
+            self._log.warning("a part of %s is left out; its last %d lines follow", each.named, len(fresh))
+        if fresh:
+            self._hand_on(each, fresh)
+
+
+def _since(reading: Reading) -> dict[str, str]:
+    return {} if reading.since is None else {"sinceTime": reading.since}
+
+
+def _is_old(lines: Sequence[str], now: float) -> bool:
+    moment = next((moment for line in lines if (moment := stamp_of(line)) is not None), None)
+    return moment is not None and moment[0] < now - _OLD_S
 
 
 def _may_come(error: ClusterError) -> bool:

@@ -7,7 +7,7 @@ reaches the same end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from gpu_training.core.decide import Policy
 from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
+from gpu_training.core.log_lines import Batch, stamp_of, text_of
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TaskTry
 from gpu_training.core.observation import image_of
@@ -44,6 +45,18 @@ _WATCH_TRIES: Final = 4
 _KILL_LIMIT_S: Final = 300.0
 _KILL_TRIES: Final = 2
 """Airflow gives a kill 30 seconds by default."""
+
+
+def by_line(voice: Voice) -> Callable[[Batch], None]:
+    """Give a sink that has a voice say a log's news line by line."""
+
+    def take(batch: Batch) -> None:
+        for line in batch.lines:
+            moment = None if batch.live else stamp_of(line)
+            said_at = batch.now if moment is None else min(batch.now, moment[0] + moment[1] / 1e9)
+            voice.line(batch.pod, batch.container, text_of(line), said_at)
+
+    return take
 
 
 class TrainingJobTrigger(BaseTrigger):
@@ -184,7 +197,7 @@ class TrainingJobTrigger(BaseTrigger):
             return None
         # Whether a log is silent or cut off is known when it is opened anew.
         silence = SILENCE_S if clocks.stall_seconds is None else min(SILENCE_S, max(1.0, clocks.stall_seconds / 2))
-        return LogFollower(cluster, self.job["namespace"], voice.line, self.log, silence=silence)
+        return LogFollower(cluster, self.job["namespace"], by_line(voice), self.log, silence=silence)
 
     @staticmethod
     def _waiting(outcome: Outcome, watchman: Watchman, now: float) -> tuple[str, ...]:

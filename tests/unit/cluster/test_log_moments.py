@@ -15,6 +15,7 @@ from tests.unit.triggers.one_job import Log
 from gpu_training.cluster import logs
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.logs import LogFollower
+from gpu_training.triggers.training import by_line
 from gpu_training.triggers.voice import Voice
 
 pytestmark = pytest.mark.unit
@@ -45,7 +46,7 @@ def follow(
     async def run() -> None:
         async with Cluster(server.address) as cluster:
             voice = Voice(Log())
-            follower = LogFollower(cluster, NAMESPACE, voice.line, Log(), silence=silence)
+            follower = LogFollower(cluster, NAMESPACE, by_line(voice), Log(), silence=silence)
             follower.update({"a": POD}, {})
             try:
                 await scene(follower, voice)

@@ -30,6 +30,7 @@ from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers.bookkeeper import Bookkeeper
 from gpu_training.triggers.exit import Exit
 from gpu_training.triggers.vigil import Vigil
+from gpu_training.triggers.training import by_line
 from gpu_training.triggers.voice import Voice
 from gpu_training.triggers.watchman import Watchman
 
@@ -72,7 +73,7 @@ def watch(api: ObjectApi, server: LogServer, *, limit: float) -> Verdict | None:
         async with Cluster(api.address) as cluster, Cluster(server.address) as kubelet:
             store = LedgerStore(cluster, LINEAGE)
             terms = Terms(budget=BUDGET, has_fallback=False, memory_cap="8Gi", clocks=CLOCKS)
-            follower = LogFollower(kubelet, NAMESPACE, voice.line, log)
+            follower = LogFollower(kubelet, NAMESPACE, by_line(voice), log)
             vigil = Vigil(
                 subscription,
                 cluster,
