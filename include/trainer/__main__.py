@@ -7,20 +7,17 @@ import os
 import sys
 import traceback
 
-from gpu_training.contract import ExitCode, Variable
-from trainer.failures import TrainingFailure, exit_code_of, summary_of
-from trainer.interruption import Interruption
-from trainer.report import Attempt, begin_logging, leave_result
+from gpu_training.attempt import Attempt, is_foreseen
+from gpu_training.contract import Variable
 from trainer.settings import parse_settings
 
 
-def main(arguments: list[str]) -> ExitCode:
+def main(arguments: list[str]) -> int:
     """Run one training; never raises, and gives the exit code."""
-    interruption = Interruption()
-    interruption.install()
-    begin_logging()
-    attempt, training, error = Attempt(), None, None
+    _begin_logging()
+    attempt, training, error = Attempt(say=logging.getLogger("trainer").warning), None, None
     try:
+        attempt.begin()
         settings = parse_settings(arguments, os.environ)
         # A process that this one starts must not take the run for its own.
         os.environ.pop(Variable.MLFLOW_RUN_ID, None)
@@ -30,19 +27,25 @@ def main(arguments: list[str]) -> ExitCode:
         # After the arguments: it imports what takes seconds.
         from trainer.program import Training
 
-        training = Training(settings, attempt, interruption)
+        training = Training(settings, attempt)
         training.run()
     except Exception as failure:
         error = failure
-        if not isinstance(failure, TrainingFailure):
+        if not is_foreseen(failure):
             traceback.print_exc()
-    code = exit_code_of(error) if error is not None else ExitCode.TRAINED
-    if error is not None:
-        logging.getLogger("trainer").error("%s (exit code %d, %s)", summary_of(error), code, code.name)
-    leave_result(attempt.result(error=summary_of(error) if error is not None else None), os.environ)
+    code = attempt.end(error)
+    # The result document first: MLflow may take its time.
     if training is not None:
         training.close(code)
     return code
+
+
+def _begin_logging() -> None:
+    """Send log records to standard error, one line each: ours from INFO on, others' warnings."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("trainer").setLevel(logging.INFO)
+    # It says at every model that this environment has no pip, which is meant.
+    logging.getLogger("mlflow.utils.environment").setLevel(logging.ERROR)
 
 
 if __name__ == "__main__":

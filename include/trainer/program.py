@@ -5,16 +5,15 @@ from __future__ import annotations
 import logging
 import time
 
+from gpu_training.attempt import Attempt
+from gpu_training.checkpoints import Checkpoints
 from gpu_training.contract import ExitCode
 from trainer.boosting import FIXED, HELD_OUT_LOSS, ROW_SHARE, TRAIN_LOSS, Boosting, evaluate
-from trainer.checkpoints import Checkpoint, Checkpoints
+from trainer.checkpoints import Checkpoint, open_checkpoints, resume
 from trainer.dataset import DataVersion
-from trainer.failures import ConfigurationFailure, Interrupted, StorageFailure
+from trainer.failures import ConfigurationFailure, StorageFailure
 from trainer.flights import Split, build_split
-from trainer.interruption import Interruption
-from trainer.report import Attempt, ProgressReport
 from trainer.settings import Settings
-from trainer.storage import Folder
 from trainer.telemetry import Telemetry, persist
 from trainer.tracking import TrackedRun
 
@@ -26,46 +25,42 @@ class Training:
     """One attempt.
 
     :param attempt: filled as things become known, so that a failure can report them too.
-    :param interruption: asked after every round.
     """
 
-    def __init__(self, settings: Settings, attempt: Attempt, interruption: Interruption) -> None:
+    def __init__(self, settings: Settings, attempt: Attempt) -> None:
         if settings.tracking_uri is None and settings.checkpoint_uri is None:
             raise ConfigurationFailure(
                 "neither MLFLOW_TRACKING_URI nor GPU_TRAINING_CHECKPOINT_URI is set: the model would be left nowhere"
             )
         self._settings = settings
         self._attempt = attempt
-        self._interruption = interruption
         self._losses: dict[str, list[float]] = {TRAIN_LOSS: [], HELD_OUT_LOSS: []}
-        self._checkpoint_step: int | None = None
         self._telemetry: Telemetry | None = None
         self._run: TrackedRun | None = None
-        self._checkpoints = self._open_checkpoints()
+        attempt.checkpoints = self._open_checkpoints()
 
-    def _open_checkpoints(self) -> Checkpoints | None:
-        uri = self._settings.checkpoint_uri
+    def _open_checkpoints(self) -> Checkpoints[bytes] | None:
+        uri, settings = self._settings.checkpoint_uri, self._settings
         if uri is None:
-            _log.warning("GPU_TRAINING_CHECKPOINT_URI is absent: an interruption loses the whole training")
             return None
-        return Checkpoints(Folder(uri), writer=self._settings.writer, fingerprint=self._settings.fingerprint)
+        return open_checkpoints(uri, writer=settings.writer, fingerprint=settings.fingerprint)
 
     def run(self) -> None:
         """Train, evaluate and log the model; the attempt then holds its metrics and the model's URI."""
         split = self._read_data()
-        self._interruption.check("reading the data")
+        self._attempt.notice.check("reading the data")
         boosting = self._resume(split)
         self._begin_telemetry(split)
-        self._interruption.check("preparing the training")
+        self._attempt.notice.check("preparing the training")
         self._run_rounds(boosting)
         self._attempt.metrics = evaluate(boosting, split)
-        self._interruption.check("evaluating the model")
+        self._attempt.notice.check("evaluating the model")
         self._deliver(boosting, split)
 
-    def close(self, code: ExitCode) -> None:
+    def close(self, code: int) -> None:
         """Close the MLflow run of an attempt that failed; the operator's verdict on the Job stands above it."""
-        if self._telemetry is not None and code is not ExitCode.TRAINED:
-            self._telemetry.close("KILLED" if code is ExitCode.INTERRUPTED else "FAILED")
+        if self._telemetry is not None and code != ExitCode.TRAINED:
+            self._telemetry.close("KILLED" if code == ExitCode.INTERRUPTED else "FAILED")
 
     def _read_data(self) -> Split:
         settings = self._settings
@@ -82,14 +77,11 @@ class Training:
         return split
 
     def _resume(self, split: Split) -> Boosting:
-        settings, found = self._settings, None
-        if self._checkpoints is not None:
-            found = self._checkpoints.newest(rounds=settings.rounds, wait=self._interruption.wait)
+        settings = self._settings
+        found = resume(self._attempt, rounds=settings.rounds)
         boosting = Boosting(split, settings, model=found.model if found else None, step=found.step if found else 0)
         if found is not None:
             self._losses = {name: list(found.losses[name]) for name in self._losses}
-            self._checkpoint_step = found.step
-        self._attempt.first_step, self._attempt.last_step = boosting.step + 1, boosting.step
         self._attempt.device = boosting.device
         _log.info("computing on %s, steps %d to %d", boosting.device, boosting.step + 1, settings.rounds)
         return boosting
@@ -122,49 +114,33 @@ class Training:
         self._telemetry.begin()
 
     def _run_rounds(self, boosting: Boosting) -> None:
-        settings = self._settings
-        report = ProgressReport(first_step=boosting.step + 1, total=settings.rounds)
-        while boosting.step < settings.rounds:
+        settings, attempt = self._settings, self._attempt
+        for step in attempt.steps(settings.rounds, checkpoint_every=settings.checkpoint_every):
             started = time.monotonic()
             losses = boosting.run_round()
-            self._keep(boosting.step, losses)
-            self._interruption.wait(settings.round_seconds - (time.monotonic() - started))
-            stopping = self._interruption.requested
-            due = stopping or boosting.step == settings.rounds or boosting.step % settings.checkpoint_every == 0
-            if due:
-                self._save(boosting)
-            report.step_done(
-                boosting.step,
-                loss=losses[TRAIN_LOSS],
-                checkpoint_step=self._checkpoint_step,
-                at_checkpoint=due,
-            )
-            if stopping:
-                raise Interrupted(
-                    f"interrupted by SIGTERM after step {boosting.step} of {settings.rounds}; "
-                    f"the last checkpoint is of step {self._checkpoint_step or 0}"
-                )
+            self._keep(step, losses)
+            attempt.should_stop(wait=settings.round_seconds - (time.monotonic() - started))
+            attempt.step_done(step, loss=losses[TRAIN_LOSS])
+            if attempt.checkpoint_due():
+                attempt.save(self._checkpoint(boosting).files)
 
     def _keep(self, step: int, losses: dict[str, float]) -> None:
-        self._attempt.last_step = step
         for name, loss in losses.items():
             self._losses[name].append(loss)
         if self._telemetry is not None:
             self._telemetry.record(step, losses)
 
-    def _save(self, boosting: Boosting) -> None:
-        if self._checkpoints is None:
-            return
+    def _checkpoint(self, boosting: Boosting) -> Checkpoint:
         losses = {name: tuple(values) for name, values in self._losses.items()}
-        if self._checkpoints.save(Checkpoint(step=boosting.step, model=boosting.dump(), losses=losses)):
-            self._checkpoint_step = boosting.step
+        return Checkpoint(step=boosting.step, model=boosting.dump(), losses=losses)
 
     def _deliver(self, boosting: Boosting, split: Split) -> None:
         """Leave the model where the operator finds it."""
         settings, run, telemetry = self._settings, self._run, self._telemetry
         if run is None or telemetry is None:
-            if self._checkpoint_step != boosting.step:
+            if self._attempt.checkpoint_step != boosting.step:
                 raise StorageFailure(f"{settings.checkpoint_uri}: the model was not written, and no MLflow is named")
+            self._attempt.trained()
             return
         telemetry.stop()
         example = split.held_out.features.head(EXAMPLE_ROWS)
@@ -176,5 +152,6 @@ class Training:
             run.log_final(boosting.step, self._attempt.metrics)
             return run.log_model(boosting.booster, example=example, prediction=prediction, step=boosting.step)
 
-        self._attempt.model_uri = persist(log_all, patience=settings.tracking_patience, wait=self._interruption.wait)
+        model_uri = persist(log_all, patience=settings.tracking_patience, wait=self._attempt.notice.wait)
         telemetry.close("FINISHED")
+        self._attempt.trained(model_uri=model_uri)

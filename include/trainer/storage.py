@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import fsspec
 from fsspec.utils import get_protocol
 
+from gpu_training.contract import content_sha256
 from trainer.failures import ConfigurationFailure
 
 _S3_CLIENT = {"connect_timeout": 5, "read_timeout": 30}
@@ -17,7 +22,8 @@ class Folder:
     """Files below a URI, named by paths relative to it.
 
     Reading raises FileNotFoundError for what is not there, PermissionError where access is denied, and whatever the
-    store's client raises else. Writing a file replaces it whole.
+    store's client raises else. Writing a file replaces it whole. Checkpoints can be kept there
+    (:class:`gpu_training.checkpoints.Store`).
     """
 
     def __init__(self, uri: str) -> None:
@@ -36,17 +42,32 @@ class Folder:
         data: bytes = self._files.cat_file(f"{self._root}/{path}")
         return data
 
-    def write(self, path: str, data: bytes) -> None:
-        self._files.pipe_file(f"{self._root}/{path}", data)
+    def fetch(self, path: str) -> tuple[bytes, str]:
+        """Give a file's content and its digest."""
+        content = self.read(path)
+        return content, content_sha256(content)
+
+    def write(self, path: str, content: bytes) -> None:
+        self._files.pipe_file(f"{self._root}/{path}", content)
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all below it."""
-        self._files.rm(f"{self._root}/{path}", recursive=True)
+        """Remove a file, or a folder with all below it; what is not there is no error."""
+        with suppress(FileNotFoundError):
+            self._files.rm(f"{self._root}/{path}", recursive=True)
 
-    def paths(self) -> list[str]:
-        """Give every file below the folder; none when it does not exist."""
+    def ages(self) -> Mapping[str, float]:
+        """Give every file below the folder, with the seconds since it was written; none when it does not exist."""
         try:
-            found = self._files.find(self._root)
+            found = self._files.find(self._root, detail=True)
         except FileNotFoundError:
-            return []
-        return sorted(path.removeprefix(self._root).lstrip("/") for path in found)
+            return {}
+        now = time.time()
+        return {path.removeprefix(self._root).lstrip("/"): _age(entry, now) for path, entry in found.items()}
+
+
+def _age(entry: Mapping[str, Any], now: float) -> float:
+    """Read when a file was written, which stores tell under different names; 0 where this one does not."""
+    written = entry.get("mtime", entry.get("LastModified"))
+    if isinstance(written, datetime):
+        written = written.timestamp()
+    return now - written if isinstance(written, (int, float)) else 0.0

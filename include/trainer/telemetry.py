@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from trainer.failures import ConfigurationFailure, Interrupted, TrackingFailure
+from gpu_training.attempt import Interrupted
+from trainer.failures import ConfigurationFailure, TrackingFailure
 from trainer.tracking import Point, RefusedError, TrackedRun
 
 INTERVAL = 2.0

@@ -1,114 +1,92 @@
-"""A training resumes from the newest whole checkpoint of anyone, and never from half of one."""
+"""A training resumes from the newest whole checkpoint of anyone, in the stores that fsspec opens."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from trainer.checkpoints import READ_PAUSES, Checkpoint, Checkpoints
+from gpu_training.attempt import Attempt
+from gpu_training.checkpoints import Checkpoints
+from trainer.checkpoints import READ_PAUSES, Checkpoint, open_checkpoints, resume
 from trainer.storage import Folder
 
 pytestmark = pytest.mark.trainer
 
 
-def open_checkpoints(folder: Path, writer: str = "pod-1", fingerprint: str = "f") -> Checkpoints:
-    return Checkpoints(Folder(folder.as_uri()), writer=writer, fingerprint=fingerprint)
+def opened(folder: Path, writer: str = "pod-1", fingerprint: str = "f") -> Checkpoints[bytes]:
+    return open_checkpoints(folder.as_uri(), writer=writer, fingerprint=fingerprint)
 
 
 def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(step=step, model=b"model %d" % step, losses={"rmse": tuple(1 / (n + 1) for n in range(step))})
 
 
-def newest(checkpoints: Checkpoints, rounds: int = 100) -> Checkpoint | None:
-    return checkpoints.newest(rounds=rounds, wait=lambda seconds: pytest.fail(f"waited {seconds} s for a folder"))
+def save(checkpoints: Checkpoints[bytes], *steps: int) -> None:
+    for step in steps:
+        assert checkpoints.save(step, checkpoint(step).files)
+        checkpoints.prune()
+
+
+def resumed(checkpoints: Checkpoints[bytes], rounds: int = 100) -> Checkpoint | None:
+    return resume(Attempt(environ={}, checkpoints=checkpoints), rounds=rounds)
 
 
 def test_there_is_none_before_the_first(tmp_path: Path) -> None:
-    assert newest(open_checkpoints(tmp_path / "absent")) is None
+    assert resumed(opened(tmp_path / "absent")) is None
 
 
 def test_newest_of_any_writer_is_found_whole(tmp_path: Path) -> None:
     for writer, step in (("pod-3", 10), ("pod-1", 30), ("pod-2", 20)):
-        assert open_checkpoints(tmp_path, writer).save(checkpoint(step))
-    assert newest(open_checkpoints(tmp_path, "pod-4")) == checkpoint(30)
+        save(opened(tmp_path, writer), step)
+    assert resumed(opened(tmp_path, "pod-4")) == checkpoint(30)
 
 
-def test_writer_keeps_its_last_three_and_touches_no_other(tmp_path: Path) -> None:
-    open_checkpoints(tmp_path, "pod-1").save(checkpoint(5))
-    own = open_checkpoints(tmp_path, "pod-2")
-    for step in range(10, 60, 10):
-        own.save(checkpoint(step))
+def test_last_three_of_any_writer_are_kept(tmp_path: Path) -> None:
+    save(opened(tmp_path, "pod-1"), 5, 10)
+    save(opened(tmp_path, "pod-2"), 20, 30)
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/*")) == [
-        "pod-1/step-00000005",
+        "pod-1/step-00000010",
+        "pod-2/step-00000020",
         "pod-2/step-00000030",
-        "pod-2/step-00000040",
-        "pod-2/step-00000050",
     ]
 
 
-def forget_marker(folder: Path) -> None:
-    (folder / "COMPLETE").unlink()
-
-
-def cut_model(folder: Path) -> None:
-    (folder / "model.ubj").write_bytes(b"mod")
-
-
-def lose_model(folder: Path) -> None:
-    (folder / "model.ubj").unlink()
-
-
-def cut_state(folder: Path) -> None:
-    (folder / "state.json").write_text('{"step":')
-
-
-def change_state(folder: Path) -> None:
-    state = json.loads((folder / "state.json").read_text())
-    (folder / "state.json").write_text(json.dumps({**state, "step": 7}))
-
-
-def empty_marker(folder: Path) -> None:
-    (folder / "COMPLETE").write_text("")
-
-
-def wrong_marker(folder: Path) -> None:
-    (folder / "COMPLETE").write_text("[]")
-
-
 @pytest.mark.parametrize(
-    "tear", [forget_marker, cut_model, lose_model, cut_state, change_state, empty_marker, wrong_marker]
+    "tear",
+    [
+        lambda folder: (folder / "COMPLETE").unlink(),
+        lambda folder: (folder / "COMPLETE").write_text(""),
+        lambda folder: (folder / "model.ubj").write_bytes(b"mod"),
+        lambda folder: (folder / "model.ubj").unlink(),
+        lambda folder: (folder / "state.json").write_text('{"step":'),
+    ],
 )
 def test_torn_checkpoint_is_passed_over_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, tear: Callable[[Path], None]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tear: Callable[[Path], object]
 ) -> None:
-    own = open_checkpoints(tmp_path)
-    own.save(checkpoint(10))
-    own.save(checkpoint(20))
+    save(opened(tmp_path), 10, 20)
     tear(tmp_path / "pod-1" / "step-00000020")
-    assert newest(open_checkpoints(tmp_path, "pod-2")) == checkpoint(10)
+    assert resumed(opened(tmp_path, "pod-2")) == checkpoint(10)
     assert "step-00000020 is passed over" in caplog.text
 
 
-def test_checkpoint_of_other_work_is_passed_over(tmp_path: Path) -> None:
-    open_checkpoints(tmp_path, fingerprint="other").save(checkpoint(20))
-    open_checkpoints(tmp_path, "pod-2").save(checkpoint(10))
-    assert newest(open_checkpoints(tmp_path, "pod-3")) == checkpoint(10)
+def test_checkpoint_of_other_work_or_beyond_the_last_round_is_passed_over(tmp_path: Path) -> None:
+    save(opened(tmp_path, "pod-1", "other"), 20)
+    save(opened(tmp_path, "pod-2"), 10, 30)
+    assert resumed(opened(tmp_path, "pod-3"), rounds=29) == checkpoint(10)
 
 
-def test_checkpoint_beyond_the_last_round_is_passed_over(tmp_path: Path) -> None:
-    open_checkpoints(tmp_path).save(checkpoint(20))
-    assert newest(open_checkpoints(tmp_path), rounds=19) is None
-    assert newest(open_checkpoints(tmp_path), rounds=20) == checkpoint(20)
-
-
-def test_foreign_files_beside_are_no_checkpoints(tmp_path: Path) -> None:
-    for path in ("COMPLETE", "pod-1/COMPLETE", "pod-1/step-1/COMPLETE", "a/pod-1/step-00000020/COMPLETE"):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text("{}")
-    assert newest(open_checkpoints(tmp_path)) is None
+def test_store_tells_how_old_each_file_is(tmp_path: Path) -> None:
+    save(opened(tmp_path), 10)
+    written = tmp_path / "pod-1" / "step-00000010" / "model.ubj"
+    os.utime(written, (time.time() - 7200,) * 2)
+    ages = Folder(tmp_path.as_uri()).ages()
+    assert ages["pod-1/step-00000010/model.ubj"] == pytest.approx(7200, abs=600)
+    assert ages["pod-1/step-00000010/COMPLETE"] == pytest.approx(0, abs=600)
 
 
 class BrokenFolder(Folder):
@@ -123,29 +101,41 @@ class BrokenFolder(Folder):
             self.refusals -= 1
             raise ConnectionError("the store does not answer")
 
-    def paths(self) -> list[str]:
+    def ages(self) -> Mapping[str, float]:
         self._refuse()
-        return super().paths()
+        return super().ages()
 
-    def write(self, path: str, data: bytes) -> None:
+    def write(self, path: str, content: bytes) -> None:
         self._refuse()
-        super().write(path, data)
+        super().write(path, content)
 
 
-@pytest.mark.parametrize(("refusals", "step"), [(1, 20), (len(READ_PAUSES), 20), (len(READ_PAUSES) + 1, None)])
+class PatientAttempt(Attempt):
+    """Notes for how long it was told to wait, instead of waiting."""
+
+    def __init__(self, checkpoints: Checkpoints[bytes]) -> None:
+        super().__init__(environ={}, checkpoints=checkpoints)
+        self.waits: list[float] = []
+
+    def should_stop(self, *, wait: float = 0) -> bool:
+        self.waits.append(wait)
+        return False
+
+
+@pytest.mark.parametrize(("refusals", "step"), [(1, 20), (len(READ_PAUSES), 20), (len(READ_PAUSES) + 1, 0)])
 def test_store_that_does_not_answer_is_asked_again_and_then_done_without(
-    tmp_path: Path, refusals: int, step: int | None
+    tmp_path: Path, refusals: int, step: int
 ) -> None:
-    open_checkpoints(tmp_path).save(checkpoint(20))
-    waits: list[float] = []
-    broken = Checkpoints(BrokenFolder(tmp_path.as_uri(), refusals), writer="pod-2", fingerprint="f")
-    found = broken.newest(rounds=100, wait=waits.append)
-    assert (found.step if found else None) == step
-    assert waits == list(READ_PAUSES[:refusals])
+    save(opened(tmp_path), 20)
+    broken = BrokenFolder(tmp_path.as_uri(), refusals)
+    attempt = PatientAttempt(Checkpoints(broken, writer="pod-2", fingerprint="f"))
+    found = resume(attempt, rounds=100)
+    assert (found.step if found else 0, attempt.first_step) == (step, step + 1)
+    assert attempt.waits == list(READ_PAUSES[:refusals])
 
 
 def test_checkpoint_that_can_not_be_written_is_no_failure_and_the_next_one_counts(tmp_path: Path) -> None:
     own = Checkpoints(BrokenFolder(tmp_path.as_uri(), 1), writer="pod-1", fingerprint="f")
-    assert not own.save(checkpoint(10))
-    assert own.save(checkpoint(20))
-    assert newest(open_checkpoints(tmp_path, "pod-2")) == checkpoint(20)
+    assert not own.save(10, checkpoint(10).files)
+    save(own, 20)
+    assert resumed(opened(tmp_path, "pod-2")) == checkpoint(20)

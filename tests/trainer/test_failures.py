@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from gpu_training.attempt import Interrupted, exit_code_of, summary_of
 from gpu_training.contract import ExitCode
 from trainer.failures import (
     ConfigurationFailure,
     DataFailure,
-    Interrupted,
     LossFailure,
     StorageFailure,
     TrackingFailure,
-    exit_code_of,
-    summary_of,
 )
 
 pytestmark = pytest.mark.trainer

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.trainer.harness import VERSION, Ended, Trainer, environment, flight, publish, write_version
 
-from gpu_training.contract import ExitCode, ResultStatus
+from gpu_training.contract import RESULT_PREFIX, ExitCode, ResultStatus, parse_result
 
 pytestmark = pytest.mark.trainer
 
@@ -42,7 +42,16 @@ def test_progress_counts_to_the_end_and_names_checkpoints(uninterrupted: Ended) 
     assert {1, 10, 20, 30} <= set(steps)
     assert [line.checkpoint_step for line in uninterrupted.progress if line.step in (1, 10, 30)] == [None, 10, 30]
     assert uninterrupted.progress[-1].fraction == 1
-    assert all(line.loss and line.throughput for line in uninterrupted.progress)
+    start, *others = uninterrupted.progress
+    assert (start.step, start.loss, start.throughput) == (0, None, None), "told before the first step is done"
+    assert all(line.loss and line.throughput for line in others)
+    assert {line.first_step for line in uninterrupted.progress} == {1}
+
+
+def test_result_is_in_the_log_once_more_and_says_whose_it_is(uninterrupted: Ended) -> None:
+    lines = [line for line in uninterrupted.stdout.splitlines() if line.startswith(RESULT_PREFIX)]
+    assert [parse_result(line.removeprefix(RESULT_PREFIX)) for line in lines] == [uninterrupted.result]
+    assert (uninterrupted.result.pod_uid, uninterrupted.result.checkpoint_step) == ("pod-1", 30)
 
 
 def test_other_target_is_another_model(trainer: Trainer) -> None:
@@ -69,7 +78,8 @@ def test_sigterm_takes_a_checkpoint_and_the_next_pod_ends_where_one_alone_would(
     resumed = trainer.run(*ROUNDS)
     assert resumed.code == ExitCode.TRAINED, resumed.stderr
     assert (resumed.result.first_step, resumed.result.last_step) == (last + 1, 30)
-    assert resumed.progress[0].step == last + 1
+    start = resumed.progress[0]
+    assert (start.step, start.first_step, start.checkpoint_step) == (last, last + 1, last)
     assert resumed.result.metrics == pytest.approx(dict(uninterrupted.result.metrics), rel=1e-6)
 
 
@@ -170,12 +180,11 @@ def test_loss_that_is_not_finite_ends_the_training(trainer: Trainer) -> None:
 
 def test_unforeseen_error_is_told_with_its_trace(trainer: Trainer) -> None:
     # A model of the right digest that XGBoost can not read: whatever wrote it, no rule foresees it.
-    from trainer.checkpoints import Checkpoint, Checkpoints
-    from trainer.storage import Folder
+    from trainer.checkpoints import Checkpoint, open_checkpoints
 
     losses = {"train_rmse": (1.0,), "held_out_rmse": (1.0,)}
-    own = Checkpoints(Folder(trainer.checkpoints.as_uri()), writer="pod-0", fingerprint="f" * 64)
-    assert own.save(Checkpoint(step=1, model=b"{nonsense", losses=losses))
+    own = open_checkpoints(trainer.checkpoints.as_uri(), writer="pod-0", fingerprint="f" * 64)
+    assert own.save(1, Checkpoint(step=1, model=b"{nonsense", losses=losses).files)
     ended = trainer.run(*ROUNDS)
     assert ended.code == ExitCode.OTHER
     assert "Traceback" in ended.stderr

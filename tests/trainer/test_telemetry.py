@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from trainer.failures import Interrupted, TrackingFailure
-from trainer.interruption import Interruption
+from gpu_training.attempt import Interrupted
+from trainer.failures import TrackingFailure
 from trainer.telemetry import persist
 from trainer.tracking import RefusedError
 
@@ -52,22 +50,3 @@ def test_patience_ends_and_says_what_is_not_lost() -> None:
 def test_sigterm_ends_the_waiting() -> None:
     with pytest.raises(Interrupted, match="waiting for MLflow"):
         persist(failing(TrackingFailure("no answer")), patience=1000, wait=lambda seconds: True)
-
-
-@pytest.fixture
-def interruption() -> Iterator[Interruption]:
-    before = signal.getsignal(signal.SIGTERM)
-    interruption = Interruption()
-    interruption.install()
-    yield interruption
-    signal.signal(signal.SIGTERM, before)
-
-
-def test_sigterm_is_remembered_cuts_every_wait_short_and_may_come_twice(interruption: Interruption) -> None:
-    assert not interruption.wait(0)
-    interruption.check("reading the data")
-    for _ in range(2):
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert interruption.wait(60)
-    with pytest.raises(Interrupted, match="interrupted by SIGTERM while reading the data"):
-        interruption.check("reading the data")
