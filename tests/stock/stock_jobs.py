@@ -193,6 +193,32 @@ def await_running(sandbox: Sandbox, namespace: str, count: int = 1) -> list[str]
     return running(sandbox, namespace)
 
 
+def await_base_end(sandbox: Sandbox, namespace: str, code: int) -> str:
+    """Wait until a pod's base container has ended with a code, and give the pod's phase then."""
+
+    def phases() -> list[str]:
+        return [
+            str(pod["status"]["phase"])
+            for pod in pods_of(sandbox, namespace)
+            for status in pod["status"].get("containerStatuses", [])
+            if status["name"] == "base" and status["state"].get("terminated", {}).get("exitCode") == code
+        ]
+
+    wait_for(phases, 60, f"a base container that ends with {code}")
+    return phases()[0]
+
+
+def end_by_deadline(sandbox: Sandbox, namespace: str) -> str:
+    """Have the one Job's deadline pass now, and give the reason of its failure: whatever ended it before stays."""
+    (job,) = jobs_of(sandbox, namespace)
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/{job['metadata']['name']}"
+    body = {"spec": {"activeDeadlineSeconds": 1}}
+    sandbox.api.request("PATCH", path, body, content_type="application/merge-patch+json")
+    await_end(sandbox, namespace, "Failed")
+    (job,) = jobs_of(sandbox, namespace)
+    return next(str(c["reason"]) for c in job["status"]["conditions"] if c["type"] == "Failed")
+
+
 def await_end(sandbox: Sandbox, namespace: str, condition: str) -> None:
     """Wait until the one Job has a final condition."""
 

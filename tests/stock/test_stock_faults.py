@@ -6,6 +6,7 @@ Each test asserts the fault. One that fails tells that the fault is gone.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -21,14 +22,18 @@ from kubernetes import client as k8s
 from kubernetes.client.exceptions import ApiException
 from kubernetes_asyncio.client.exceptions import ApiException as AsyncApiException
 from tests.stock.stock_jobs import (
+    CONTAINER_SECURITY,
+    IMAGE,
     RUNS_ON,
     SUCCEED,
     Background,
     TaskInstance,
+    await_base_end,
     await_end,
     await_running,
     defer,
     deferral,
+    end_by_deadline,
     evict,
     execute,
     fire,
@@ -371,6 +376,59 @@ def test_a_kill_while_the_job_is_being_created_leaves_it(sandbox: Sandbox, names
         signal.signal(signal.SIGTERM, before)
     (job,) = jobs_of(sandbox, namespace)
     assert "deletionTimestamp" not in job["metadata"]
+
+
+# XCom / result hand-off
+
+
+@pytest.fixture
+def sidecar(connected: None, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Give the parameters with which the operator's sidecar runs in the sandbox."""
+    connection = json.loads(os.environ["AIRFLOW_CONN_KUBERNETES_GPU"])
+    connection["extra"]["xcom_sidecar_container_image"] = IMAGE
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_GPU", json.dumps(connection))
+    return {"do_xcom_push": True, "xcom_sidecar_container_security_context": CONTAINER_SECURITY}
+
+
+@pytest.mark.case("C079")
+def test_a_training_that_fails_holds_its_pod_until_somebody_ends_the_sidecar(
+    sandbox: Sandbox, namespace: str, sidecar: dict[str, Any]
+) -> None:
+    defer(operator(namespace, "exit 1", **sidecar), TaskInstance())  # and its triggerer is away
+
+    assert await_base_end(sandbox, namespace, 1) == "Running"
+    assert end_by_deadline(sandbox, namespace) == "DeadlineExceeded"
+
+
+@pytest.mark.case("C080")
+def test_a_result_is_thrown_away_and_the_job_goes_on_where_exec_is_refused(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, sidecar: dict[str, Any]
+) -> None:
+    trigger = defer(operator(namespace, "echo 1 > /airflow/xcom/return.json", **sidecar), TaskInstance())
+    proxy.follow(Rule(action=Action.ANSWER, status=403, path="/exec"))
+
+    # Of whatever kind: the client stumbles over the refusal itself.
+    assert isinstance(Background(lambda: fire(trigger)).outcome(), Exception)
+    assert proxy.asked("/exec")
+    assert await_base_end(sandbox, namespace, 0) == "Running"
+    assert end_by_deadline(sandbox, namespace) == "DeadlineExceeded"
+
+
+@pytest.mark.case("C081")
+def test_after_an_eviction_nobody_ends_the_sidecar_of_the_pod_that_trains(
+    sandbox: Sandbox, namespace: str, sidecar: dict[str, Any], tmp_path: Path
+) -> None:
+    task = operator(namespace, once(tmp_path, RUNS_ON), backoff_limit=1, **sidecar)
+    trigger = defer(task, TaskInstance())
+    await_running(sandbox, namespace)
+    (pod,) = pods_of(sandbox, namespace)
+    waiting = Background(lambda: fire(trigger))
+    wait_for((tmp_path / "tried").exists, 30, "the first attempt")
+    evict(sandbox, namespace, pod["metadata"]["name"])
+
+    assert isinstance(waiting.outcome(), Exception)
+    assert await_base_end(sandbox, namespace, 0) == "Running"
+    assert end_by_deadline(sandbox, namespace) == "DeadlineExceeded"
 
 
 # Spec building, names, templates
