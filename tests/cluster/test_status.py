@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from tests.fake_mlflow import FakeMlflow
 
 from gpu_training.cli import main
 from gpu_training.commands.exits import Exit
+from gpu_training.contract import Progress
+from gpu_training.core.naming import ANNOTATION_PROGRESS
+from gpu_training.core.progress_document import ToldProgress, to_text
 from sandbox.cluster import Sandbox
 from sandbox.testing import wait_for
 
@@ -114,6 +118,18 @@ def test_a_training_that_runs_tells_how_far_it_is_and_what_it_has_used(scene: Sc
     (attempt,) = runs["attempts"]
     assert (attempt["node"], attempt["ended_at"], attempt["verdict"]) == ("gpu-1", None, None)
     assert runs["gpu_seconds"] == attempt["gpu_seconds"]
+
+
+def test_a_training_that_waits_between_attempts_tells_how_far_it_was(scene: Scene) -> None:
+    told = ToldProgress(
+        at=time.time() - 60, pod="gone", progress=Progress(step=120, total=200, throughput=2.0, checkpoint_step=100)
+    )
+    path = f"/apis/batch/v1/namespaces/{scene.namespace}/jobs/{scene.jobs['waits']}"
+    scene.sandbox.api.request("PATCH", path, {"metadata": {"annotations": {ANNOTATION_PROGRESS: to_text(told)}}})
+    progress = scene.training("waits")["progress"]
+    assert (progress["step"], progress["percent"], progress["checkpoint_step"]) == (120, 60, 100)
+    assert (progress["seconds_left"], progress["pod"]) == (None, "gone")
+    assert "  progress  was at 60% step 120/200 checkpoint 100; 1 min " in scene.ask("waits")[1]
 
 
 def test_a_training_that_is_done_tells_what_it_took(scene: Scene) -> None:

@@ -54,7 +54,7 @@ async def _with_progress(
             log = await end_of_log(cluster, status.namespace, pod.name)
     except ClusterError as error:
         return replace(status, hidden=(*status.hidden, f"progress: {error}"))
-    return with_progress(status, log, now)
+    return with_progress(status, pod.name, log, now)
 
 
 def _running(status: TrainingStatus) -> PodObservation | None:

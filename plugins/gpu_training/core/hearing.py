@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX, Progress, parse_progress
-from gpu_training.core.documents import parse_time
 from gpu_training.core.hearing_document import (
     LONGEST_RESULT,
     MOST_BARS,
@@ -18,7 +17,7 @@ from gpu_training.core.hearing_document import (
     from_document,
     to_document,
 )
-from gpu_training.core.log_lines import Batch
+from gpu_training.core.log_lines import Batch, stamp_of, text_of
 from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.progress_bar import Bar, may_hold_bars, parse_bar
@@ -58,7 +57,7 @@ class Hearing:
         lines = batch.lines
         if lines:
             joined = "\n".join(lines)
-            self._matcher.feed_all(batch.pod, lines, joined=joined, text_of=_text_of)
+            self._matcher.feed_all(batch.pod, lines, joined=joined, text_of=text_of)
             if _MARK in joined or may_hold_bars(joined):
                 lines = [line for line in lines if not self._takes(batch, line)]
         if batch.frame is not None and (bar := parse_bar(batch.frame)) is not None:
@@ -126,7 +125,7 @@ class Hearing:
         self._matcher.recall(heard.findings)
 
     def _takes(self, batch: Batch, line: str) -> bool:
-        text = _text_of(line)
+        text = text_of(line)
         if PROGRESS_PREFIX in text and (progress := parse_progress(text)) is not None:
             self._take_progress(batch.pod, progress, _said_at(batch, line))
             return True
@@ -188,15 +187,11 @@ def _is_to_show(shown: Shown | None, pod: str, bar: Bar, at: float) -> bool:
     return full or at - bar.elapsed < shown.bar_since + 1 or at > shown.at + _STALE_S
 
 
-def _text_of(line: str) -> str:
-    return line.partition(" ")[2]
-
-
 def _said_at(batch: Batch, line: str) -> float:
     if batch.live:
         return batch.now  # whatever the node's clock says
-    moment = parse_time(line.partition(" ")[0])
-    return batch.now if moment is None else min(moment, batch.now)
+    moment = stamp_of(line)
+    return batch.now if moment is None else min(moment[0] + moment[1] / 1e9, batch.now)
 
 
 def _with_what_was_known(progress: Progress, before: Progress) -> Progress:

@@ -53,7 +53,9 @@ class TrainingStatus:
     :param attempts: of the generation, over all its Jobs.
     :param gpu_seconds: of the generation, over all its Jobs.
     :param waiters: task tries that wait on it; None when who waits is not known.
-    :param progress: the newest that its log told; None when none is known.
+    :param progress: the newest that is known of the training, or of what ran before it began to wait; None for none.
+    :param progress_at: when that was told, in seconds since 1970; None when it is not known.
+    :param progress_pod: whose progress it is; empty when there is none.
     :param jobs: names of all Jobs of the lineage that are known.
     :param observation: what it was read from; None when its Job is gone.
     :param wanting: the pod that waits, or the template of its pods: what asks for a node.
@@ -76,6 +78,8 @@ class TrainingStatus:
     gpu_seconds: float = 0.0
     waiters: Waiters | None = ()
     progress: Progress | None = None
+    progress_at: float | None = None
+    progress_pod: str = ""
     hidden: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     observation: Observation | None = field(default=None, repr=False)
@@ -85,6 +89,14 @@ class TrainingStatus:
     def waits(self) -> bool:
         """Whether no attempt of it runs, though one is meant to."""
         return self.phase in _WAITING
+
+    @property
+    def progresses(self) -> bool:
+        """Whether the progress is that of a pod which runs now, and not of one that ran before."""
+        if self.progress is None or self.phase != Phase.RUNNING:
+            return False
+        pods = self.observation.pods if self.observation is not None else ()
+        return any(pod.name == self.progress_pod and not pod.ended and not pod.gone for pod in pods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from gpu_training.core.clock_readings import Reading
 from gpu_training.core.duration_text import timestamp
 from gpu_training.core.pending_report import Report
 from gpu_training.core.plain_data import plain_verdict
+from gpu_training.core.progress_text import eta_seconds, percent_of
 from gpu_training.core.status import Overview, TrainingStatus
 
 VERSION: Final = 1
@@ -45,7 +46,7 @@ def _training(status: TrainingStatus) -> dict[str, Any]:
         "verdict": plain_verdict(status.verdict),
         "hidden": [*(status.pending.hidden if status.pending is not None else ()), *status.hidden],
         "clocks": [_clock(reading) for reading in status.clocks],
-        "progress": asdict(status.progress) if status.progress is not None else None,
+        "progress": _progress(status),
         "attempts": [_attempt(attempt) for attempt in status.attempts],
         "gpu_seconds": status.gpu_seconds,
         "waiters": None if status.waiters is None else [asdict(waiter) for waiter in status.waiters],
@@ -76,6 +77,19 @@ def _why(report: Report | None) -> Mapping[str, Any]:
     }
 
 
+def _progress(status: TrainingStatus) -> dict[str, Any] | None:
+    progress = status.progress
+    if progress is None:
+        return None
+    return {
+        **asdict(progress),
+        "percent": percent_of(progress),
+        "seconds_left": eta_seconds(progress) if status.progresses else None,
+        "at": timestamp(status.progress_at),
+        "pod": status.progress_pod or None,
+    }
+
+
 def _clock(reading: Reading) -> dict[str, Any]:
     return {
         "clock": str(reading.clock),
@@ -95,5 +109,8 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "gpus": attempt.gpus,
         "gpu_seconds": attempt.gpu_seconds,
         "estimated": attempt.estimated,
+        "first_step": attempt.first_step,
+        "last_step": attempt.last_step,
+        "checkpoint_step": attempt.checkpoint_step,
         "verdict": plain_verdict(attempt.verdict),
     }

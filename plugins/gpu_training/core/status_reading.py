@@ -33,6 +33,7 @@ from gpu_training.core.phase import Phase, Wait
 from gpu_training.core.phase_start import phase_since
 from gpu_training.core.pods import observe_pod
 from gpu_training.core.status import PLANNED, UNKNOWN, Listing, Overview, TrainingStatus, in_order
+from gpu_training.core.status_progress import with_written_progress, with_written_steps
 from gpu_training.core.verdict import Verdict
 from gpu_training.core.waiters import waiters_of
 
@@ -54,11 +55,11 @@ def read_overview(listing: Listing, *, namespace: str, policy: Policy, now: floa
     found: list[TrainingStatus | None] = []
     for key, document in newest.items():
         of_job = pods.get(observe_job(document).uid, ())
-        seen = observe(document, of_job)
+        seen = with_written_steps(observe(document, of_job))
         status = _of_job(document, seen, ledgers.get(key), policy, now, pods_seen=listing.pods is not None)
         found.append(replace(status, wanting=_wanting(document, of_job)) if status is not None else None)
     found += [_of_ledger(ledger, namespace, now) for key, ledger in ledgers.items() if key not in newest]
-    trainings = in_order(status for status in found if status is not None)
+    trainings = in_order(with_written_progress(status) for status in found if status is not None)
     models = tuple(sorted({status.model for status in trainings}))
     return Overview(trainings=trainings, at=now, models=models, hidden=(*listing.hidden, *damaged))
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from gpu_training.contract import Progress
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.clock_readings import Reading
 from gpu_training.core.duration_text import moment, span
@@ -76,7 +78,7 @@ def _fields(status: TrainingStatus, now: float) -> Iterator[tuple[str, Sequence[
     if status.verdict is not None:
         yield "remedy", [f"{status.verdict.remedy} ({status.verdict.owner})"]
     if status.progress is not None:
-        yield "progress", [render(status.progress).removeprefix("progress ")]
+        yield "progress", [_progress(status, status.progress, now)]
     if status.clocks:
         yield "clocks", [", ".join(_clock(reading) for reading in status.clocks)]
     if status.attempts:
@@ -117,6 +119,13 @@ def _holder(holder: GpuHolder, now: float) -> tuple[str, ...]:
     return str(holder.gpus), holder.node, until, holder.who
 
 
+def _progress(status: TrainingStatus, progress: Progress, now: float) -> str:
+    # What does not run has no time left that could be told.
+    told = progress if status.progresses else replace(progress, throughput=None)
+    ago = f"; {span(now - status.progress_at)} ago" if status.progress_at is not None else ""
+    return f"{'' if status.progresses else 'was at '}{render(told).removeprefix('progress ')}{ago}"
+
+
 def _clock(reading: Reading) -> str:
     limit = "without a limit" if reading.limit is None else f"of {span(reading.limit)}"
     return f"{reading.clock} {span(reading.elapsed)} {limit}"
@@ -127,7 +136,19 @@ def _attempt(attempt: Attempt) -> str:
     end = "lives" if attempt.ended_at is None else "succeeded"
     if attempt.verdict is not None:
         end = f"{attempt.verdict.category}: {attempt.verdict.summary}"
-    return f"{attempt.number}  {attempt.pod} on {attempt.node or 'no node'}, {seconds}, {end}"
+    return f"{attempt.number}  {attempt.pod} on {attempt.node or 'no node'}, {seconds}, {_steps(attempt)}{end}"
+
+
+def _steps(attempt: Attempt) -> str:
+    """Give the steps that an attempt did, as far as it told them."""
+    first, last, checkpoint = attempt.first_step, attempt.last_step, attempt.checkpoint_step
+    words = ""
+    if first is not None:
+        # A program may report the step of the checkpoint that it goes on from.
+        words = f"steps {first} to {last}, " if last is not None and first <= last else f"from step {first}, "
+    elif last is not None:
+        words = f"to step {last}, "
+    return words + (f"checkpoint {checkpoint}, " if checkpoint is not None else "")
 
 
 def _amount(seconds: float) -> str:

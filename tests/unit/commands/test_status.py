@@ -13,6 +13,9 @@ from tests.unit.cluster.object_server import ObjectApi
 
 from gpu_training.cli import main
 from gpu_training.commands.exits import Exit
+from gpu_training.contract import Progress
+from gpu_training.core.naming import ANNOTATION_PROGRESS
+from gpu_training.core.progress_document import ToldProgress, to_text
 
 pytestmark = pytest.mark.unit
 
@@ -96,6 +99,19 @@ def test_every_training_of_the_namespace_is_shown_and_what_can_not_be_seen_is_sa
     said = capsys.readouterr().out
     assert said.startswith("flight-delay 2013-03-04: running for ")
     assert "\nair-time: failed " in said
+    assert "  hidden    progress: could not read the log of pod m-1-pod" in said
+
+
+def test_where_the_log_can_not_be_read_the_annotation_of_the_job_tells_how_far_it_is(
+    api: ObjectApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ToldProgress(at=1796066640.0, pod="m-1-pod", progress=Progress(step=80, total=200, checkpoint_step=60))
+    job = api.objects[f"{JOBS}/m-1"]
+    job["metadata"]["annotations"][ANNOTATION_PROGRESS] = to_text(told)
+    api.put(f"{JOBS}/m-1", job)
+    assert main(["status", "flight-delay"]) == Exit.DONE
+    said = capsys.readouterr().out
+    assert "  progress  40% step 80/200 checkpoint 60; " in said
     assert "  hidden    progress: could not read the log of pod m-1-pod" in said
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from tests.unit.core.kubernetes_documents import (
 )
 from tests.unit.core.ledgers import attempt, ended_job, ledger_job, ledger_of, trained
 
-from gpu_training.contract import Result, ResultStatus
+from gpu_training.contract import Progress, Result, ResultStatus
 from gpu_training.core.clocks import Clock, Clocks, clocks_annotation
 from gpu_training.core.decide import Policy
 from gpu_training.core.ledger import Ending, Ledger
@@ -37,12 +38,15 @@ from gpu_training.core.ledger_document import to_text
 from gpu_training.core.naming import TaskTry
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import Report
+from gpu_training.core.progress_document import ToldProgress
+from gpu_training.core.progress_document import to_text as progress_text
 from gpu_training.core.status import Listing, Overview, TrainingStatus, in_order, named
 from gpu_training.core.status_document import to_document
 from gpu_training.core.status_pending import explained, is_to_explain
 from gpu_training.core.status_progress import LINES, with_progress
 from gpu_training.core.status_reading import RECENT_S, read_overview
-from gpu_training.core.status_text import overview_lines
+from gpu_training.core.status_text import block, overview_lines
+from gpu_training.core.steps import Steps
 from gpu_training.core.surroundings import Autoscaler, Node, Surroundings
 from gpu_training.core.verdict import Action
 from gpu_training.core.waiters import to_text as waiters_text
@@ -70,7 +74,7 @@ def ours(document: Document, *, lineage: str = LINEAGE, model: str = "flight-del
         **document["metadata"],
         "labels": marks(lineage, model),
         "annotations": {
-            "gpu-training.io/data-version": "2013-03-04",
+            "gpu-training.io/data-version": "2026-03-01",
             "gpu-training.io/generation": "1",
             "gpu-training.io/waiters": waiters_text([TRY]),
             **{f"gpu-training.io/{name}": value for name, value in annotations.items()},
@@ -130,7 +134,7 @@ def test_a_training_shows_its_phase_and_since_when(
     assert status.phase == phase
     assert status.since == (None if since is None else moment(since))
     assert status.ended == (phase in {"succeeded", "failed", "timed_out"})
-    assert (status.model, status.data_version, status.job) == ("flight-delay", "2013-03-04", JOB_NAME)
+    assert (status.model, status.data_version, status.job) == ("flight-delay", "2026-03-01", JOB_NAME)
 
 
 @pytest.mark.parametrize("phase", ["planned", "pending", "suspended", "queued", "starting", "retrying"])
@@ -306,29 +310,138 @@ def test_a_training_is_found_by_its_model_and_by_each_of_its_jobs() -> None:
 
 
 STALLING = clocks_annotation(Clocks(stall_seconds=300), 900)
-PROGRESS = '2026-11-30T19:24:20.123456789Z GPU_TRAINING_PROGRESS {"v":1,"step":80,"total":200,"throughput":2}'
+POD = RUNNING["metadata"]["name"]
+
+
+def said(second: float, step: int, **more: Any) -> str:
+    """Give a progress line of a log, said so many seconds after the start."""
+    at = datetime.fromtimestamp(moment(0) + second, UTC)
+    body = json.dumps({"v": 1, "step": step, "total": 200, **more})
+    return f"{at:%Y-%m-%dT%H:%M:%S.%f}789Z GPU_TRAINING_PROGRESS {body}\n"
+
+
+def written(second: float, step: int, *, pod: str = POD, **more: Any) -> str:
+    """Give the annotation that tells of a step since so many seconds after the start."""
+    steps = {pod: Steps(first=1, least=1, last=step, checkpoint=more.get("checkpoint_step"))}
+    progress = Progress(step=step, total=200, **more)
+    return progress_text(ToldProgress(at=moment(0) + second, pod=pod, progress=progress, steps=steps))
+
+
+def at_the_log(log: str, *, annotation: str | None = None) -> TrainingStatus:
+    """Give the status of a training that runs, a minute after the start."""
+    more = {} if annotation is None else {"progress": annotation}
+    return with_progress(only((ours(job(), clocks=STALLING, **more),), (RUNNING,)), POD, log, moment(60))
+
+
+def stalls_for(status: TrainingStatus) -> float | None:
+    return next((reading.elapsed for reading in status.clocks if reading.clock is Clock.STALL), None)
+
+
+def place(status: TrainingStatus) -> tuple[int, float | None]:
+    """Give the step that is shown, and the seconds after the start since which it is."""
+    assert status.progress is not None
+    return status.progress.step, None if status.progress_at is None else round(status.progress_at - moment(0), 1)
 
 
 def test_progress_comes_from_the_end_of_the_log_and_starts_the_stall_clock_anew() -> None:
-    status = only((ours(job(), clocks=STALLING),), (RUNNING,))
-    assert Clock.STALL not in {reading.clock for reading in status.clocks}
-    log = f"2026-11-30T19:24:10Z begun\n{PROGRESS}\n2026-11-30T19:24:30Z other words\n"
-    told = with_progress(status, log, moment(60))
-    assert told.progress is not None
-    assert (told.progress.step, told.progress.total) == (80, 200)
-    stall = next(reading for reading in told.clocks if reading.clock is Clock.STALL)
-    assert stall.elapsed == pytest.approx(60 - 20.123456)
+    assert stalls_for(only((ours(job(), clocks=STALLING),), (RUNNING,))) is None
+    told = at_the_log(f"2026-11-30T19:24:10Z begun\n{said(20, 80)}2026-11-30T19:24:30Z other words\n")
+    assert told.progress == Progress(step=80, total=200)
+    assert (told.progresses, place(told), told.progress_pod) == (True, (80, 20), POD)
+    assert stalls_for(told) == pytest.approx(60 - 20, abs=0.001)
+    assert [reading.clock for reading in told.clocks] == [Clock.RUN, Clock.STALL, Clock.TOTAL]
+
+
+def test_a_step_that_is_repeated_is_shown_since_it_was_reported_first() -> None:
+    assert place(at_the_log(said(20, 80) + said(30, 80) + said(40, 80))) == (80, 20)
+
+
+def test_a_bar_that_has_no_end_yet_is_progress() -> None:
+    told = at_the_log(
+        "2026-11-30T19:24:10Z \r 10%|#| 20/200 [00:01<00:09, 20.00it/s]\r 45%|#| 90/200 [00:02<00:36, 3.02it/s]\r"
+    )
+    assert place(told)[0] == 90
 
 
 def test_the_stall_clock_is_not_told_where_progress_may_stand_before_the_lines_that_were_read() -> None:
-    status = only((ours(job(), clocks=STALLING),), (RUNNING,))
-    silent = with_progress(status, "2026-11-30T19:24:10Z begun\n", moment(60))
-    assert {reading.clock: reading.elapsed for reading in silent.clocks}[Clock.STALL] == 55
-    chatty = with_progress(status, "2026-11-30T19:24:10Z words\n" * LINES, moment(60))
-    assert Clock.STALL not in {reading.clock for reading in chatty.clocks}
+    assert stalls_for(at_the_log("2026-11-30T19:24:10Z begun\n")) == 55
+    chatty = "2026-11-30T19:24:10Z words\n" * LINES
+    assert stalls_for(at_the_log(chatty)) is None
+    assert stalls_for(at_the_log(chatty, annotation=written(20, 80))) is None
 
 
-jobs = damaged(ours(job(), clocks=STALLING), ours(complete()), ours(failed()), ours(job(status={"active": 1})))
+@pytest.mark.parametrize(
+    ("annotation", "log", "shown"),
+    [
+        # The log was read after the annotation was written.
+        (written(20, 80), said(21, 81), (81, 21)),
+        (written(20, 80), "", (80, 20)),
+        (written(20, 80), "2026-11-30T19:24:50Z words\n" * LINES, (80, 20)),
+        # A step that is repeated in all of what was read has been there for longer.
+        (written(20, 80), said(40, 80) + said(50, 80), (80, 20)),
+        (written(20, 80), said(40, 80, checkpoint_step=80), (80, 40)),
+        # Another pod may have told more since, or may have been the one before.
+        (written(30, 90, pod="another"), said(20, 80), (90, 30)),
+        (written(10, 90, pod="another"), said(20, 80), (80, 20)),
+        # Bars count for nothing beside progress lines.
+        (written(20, 80), "2026-11-30T19:24:50Z 45%|#| 3/9 [00:02<00:36, 3.02it/s]\n", (80, 20)),
+        ("edited", said(20, 80), (80, 20)),
+    ],
+)
+def test_of_log_and_annotation_the_newer_one_is_shown(annotation: str, log: str, shown: tuple[int, float]) -> None:
+    assert place(at_the_log(log, annotation=annotation)) == shown
+
+
+def test_where_the_log_may_not_be_read_the_annotation_tells_how_far_it_is_and_no_stall() -> None:
+    status = only((ours(job(), clocks=STALLING, progress=written(20, 80, checkpoint_step=60)),), (RUNNING,))
+    assert (place(status), status.progresses, stalls_for(status)) == ((80, 20), True, None)
+    assert status.observation is not None
+    assert status.observation.steps == {POD: Steps(first=1, least=1, last=80, checkpoint=60)}
+
+
+def attempts_told(status: TrainingStatus) -> list[tuple[int | None, int | None, int | None]]:
+    return [(each.first_step, each.last_step, each.checkpoint_step) for each in status.attempts]
+
+
+@pytest.mark.parametrize(
+    ("document", "pods", "phase"),
+    [
+        (job(), (failed_pod(1),), "retrying"),
+        (job(), (QUEUED,), "queued"),
+        (job(condition("Suspended", second=7), spec={"suspend": True}), (), "suspended"),
+        (failed(second=14), (failed_pod(80),), "failed"),
+    ],
+)
+def test_what_does_not_run_shows_where_it_was(document: Document, pods: tuple[Document, ...], phase: str) -> None:
+    status = only((ours(document, progress=written(20, 120, pod="was", throughput=2.0)),), pods)
+    assert (status.phase, place(status), status.progresses) == (phase, (120, 20), False)
+    assert "  progress  was at 60% step 120/200; 40 s ago" in block(status, moment(60))
+    (training,) = to_document(Overview(trainings=(status,), at=moment(60)), namespace="n")["trainings"]
+    assert (training["progress"]["percent"], training["progress"]["seconds_left"]) == (60, None)
+
+
+def test_a_new_attempt_that_has_not_said_anything_yet_shows_where_the_last_one_was() -> None:
+    status = at_the_log("", annotation=written(20, 120, pod="was"))
+    assert (status.phase, place(status), status.progresses) == ("running", (120, 20), False)
+
+
+def test_where_only_the_ledger_is_left_it_tells_how_far_the_last_attempt_was() -> None:
+    ran = replace(attempt("x", action=Action.WAIT), first_step=1, last_step=120, checkpoint_step=100)
+    silent = attempt("y", action=Action.WAIT)
+    ledger = ledger_of(replace(ended_job(1, ended_at=moment(0)), attempts=(ran, silent)))
+    status = only((), (), (ledger_map(ledger),))
+    assert status.progress == Progress(step=120, checkpoint_step=100)
+    assert (status.progress_at, status.progress_pod) == (None, "pod-x")
+    assert attempts_told(status) == [(1, 120, 100), (None, None, None)]
+    assert "  progress  was at step 120 checkpoint 100" in block(status, moment(60))
+
+
+jobs = damaged(
+    ours(job(), clocks=STALLING, progress=written(20, 80)),
+    ours(complete()),
+    ours(failed()),
+    ours(job(status={"active": 1})),
+)
 pods = damaged(QUEUED, PULLING, RUNNING, failed_pod(83), succeeded_pod(index=1))
 ledgers = damaged(
     ledger_map(ledger_of(ledger_job(1, uid=JOB_UID, name=JOB_NAME, attempts=(attempt("x", action=Action.RETRY),)))),
@@ -341,7 +454,7 @@ ledgers = damaged(
     st.none() | st.lists(pods, max_size=3),
     st.none() | st.lists(ledgers, max_size=2),
     st.sampled_from([Surroundings(), Surroundings(nodes=NODES, tenants=(), events=(), autoscaler=Autoscaler.NONE)]),
-    st.text(max_size=40),
+    st.text(max_size=40) | st.text(max_size=9).map(lambda more: said(20, 80) + more),
     st.floats(min_value=0, max_value=4e9),
 )
 def test_whatever_the_documents_hold_is_shown_and_never_an_error(
@@ -358,7 +471,7 @@ def test_whatever_the_documents_hold_is_shown_and_never_an_error(
         ledgers=None if some_ledgers is None else tuple(some_ledgers),
     )
     seen = read_overview(listing, namespace="n", policy=POLICY, now=now)
-    told = (with_progress(explained(status, around, now), log, now) for status in seen.trainings)
+    told = (with_progress(explained(status, around, now), "p", log, now) for status in seen.trainings)
     seen = replace(seen, trainings=tuple(told))
     document = to_document(seen, namespace="n")
     assert json.loads(json.dumps(document, allow_nan=False)) == document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from gpu_training.contract import Progress
 from gpu_training.core.clock_readings import Reading
 from gpu_training.core.clocks import Clock
 from gpu_training.core.naming import TaskTry
+from gpu_training.core.observation import Observation
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import GpuHolder, NodeCount, Report
+from gpu_training.core.pods import PodObservation
 from gpu_training.core.status import Overview, TrainingStatus
 from gpu_training.core.status_document import to_document
 from gpu_training.core.status_text import block, overview_lines
@@ -42,6 +45,9 @@ REPORT = Report(
     words="0/13 nodes are available",
     hidden=("pods of other namespaces: forbidden",),
 )
+
+
+PROGRESS = Progress(step=80, total=200, loss=0.25, throughput=2.0, checkpoint_step=60, first_step=1)
 
 
 def status(**changes: Any) -> TrainingStatus:
@@ -95,10 +101,49 @@ def test_a_training_that_waits_reads_at_a_glance() -> None:
 
 
 def test_a_training_that_runs_shows_how_far_it_is() -> None:
-    lines = block(status(phase="running", detail="pod x on gpu-1", progress=Progress(step=80, total=200)), NOW)
+    runs = status(phase="running", detail="pod x on gpu-1", progress=PROGRESS, progress_at=NOW - 3, progress_pod="x")
+    seen = Observation(job=None, pods=(PodObservation(uid="u", name="x"),))
+    lines = block(replace(runs, observation=seen), NOW)
     assert "  what      pod x on gpu-1" in lines
-    assert "  progress  40% step 80/200" in lines
+    assert "  progress  40% step 80/200 loss 0.25 eta 1 min checkpoint 60; 3 s ago" in lines
     assert "  waited by nobody" in lines
+    told = to_document(Overview(trainings=(replace(runs, observation=seen),), at=NOW), namespace="n")["trainings"][0]
+    assert told["progress"] == {
+        "step": 80,
+        "total": 200,
+        "loss": 0.25,
+        "throughput": 2.0,
+        "checkpoint_step": 60,
+        "first_step": 1,
+        "percent": 40,
+        "seconds_left": 60,
+        "at": "2026-11-30T19:23:57Z",
+        "pod": "x",
+    }
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "checkpoint", "words"),
+    [
+        (1, 120, 100, "steps 1 to 120, checkpoint 100, "),
+        (101, 120, None, "steps 101 to 120, "),
+        (None, 120, 100, "to step 120, checkpoint 100, "),
+        (101, None, 100, "from step 101, checkpoint 100, "),
+        # It has reported the checkpoint that it goes on from, and nothing after it.
+        (101, 100, 100, "from step 101, checkpoint 100, "),
+        (None, None, 100, "checkpoint 100, "),
+        (None, None, None, ""),
+    ],
+)
+def test_an_attempt_shows_which_steps_it_did(
+    first: int | None, last: int | None, checkpoint: int | None, words: str
+) -> None:
+    ran = replace(attempt("x", start=0, end=42), first_step=first, last_step=last, checkpoint_step=checkpoint)
+    lines = block(status(attempts=(ran,)), NOW)
+    assert f"  attempts  1  pod-x on gpu-1, 42 GPU-seconds, {words}succeeded" in lines
+    (training,) = to_document(Overview(trainings=(status(attempts=(ran,)),), at=NOW), namespace="n")["trainings"]
+    told = training["attempts"][0]
+    assert (told["first_step"], told["last_step"], told["checkpoint_step"]) == (first, last, checkpoint)
 
 
 def test_a_training_that_has_failed_shows_why_and_whose_it_is() -> None:
