@@ -125,7 +125,8 @@ def test_a_training_that_waits_between_attempts_tells_how_far_it_was(scene: Scen
         at=time.time() - 60, pod="gone", progress=Progress(step=120, total=200, throughput=2.0, checkpoint_step=100)
     )
     path = f"/apis/batch/v1/namespaces/{scene.namespace}/jobs/{scene.jobs['waits']}"
-    scene.sandbox.api.request("PATCH", path, {"metadata": {"annotations": {ANNOTATION_PROGRESS: to_text(told)}}})
+    patch = {"metadata": {"annotations": {ANNOTATION_PROGRESS: to_text(told)}}}
+    scene.sandbox.api.request("PATCH", path, patch, content_type="application/merge-patch+json")
     progress = scene.training("waits")["progress"]
     assert (progress["step"], progress["percent"], progress["checkpoint_step"]) == (120, 60, 100)
     assert (progress["seconds_left"], progress["pod"]) == (None, "gone")
