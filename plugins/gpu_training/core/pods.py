@@ -33,6 +33,8 @@ class ContainerObservation:
 
     :param started_at: None when it never started (Kubernetes writes 1970 for a StartError).
     :param message: termination message, or why it waits.
+    :param is_sidecar: whether it is an init container that runs beside the others, and is ended with them: how it ends
+        is no matter of the pod's.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ContainerObservation:
     finished_at: float | None = None
     image_id: str = ""
     restarts: int = 0
+    is_sidecar: bool = False
 
     @property
     def failed(self) -> bool:
@@ -105,9 +108,13 @@ class PodObservation:
 
     @property
     def failure(self) -> ContainerObservation | None:
-        """The container that explains why the pod failed: an init container, else the training's, else any other."""
+        """The container that explains why the pod failed: an init container, else the training's, else any other.
+
+        Never a sidecar, which the kubelet ends, often with a signal, once all others have ended.
+        """
         training = (self.training,) if self.training is not None else ()
-        return next((c for c in (*self.init_containers, *training, *self.containers) if c.failed), None)
+        containers = (*self.init_containers, *training, *self.containers)
+        return next((c for c in containers if c.failed and not c.is_sidecar), None)
 
     @property
     def disruption(self) -> Condition | None:
@@ -150,7 +157,7 @@ def observe_pod(document: object, *, gone: bool = False) -> PodObservation:
         deleting=bool(metadata.get("deletionTimestamp")),
         gone=gone,
         conditions=conditions,
-        init_containers=_containers(status, "initContainerStatuses"),
+        init_containers=_containers(status, "initContainerStatuses", _sidecars(spec)),
         containers=_containers(status, "containerStatuses"),
     )
 
@@ -170,11 +177,18 @@ def _gpus_of(container: Document) -> int:
     return max(0, int(amount)) if amount is not None else 0
 
 
-def _containers(status: Document, name: str) -> tuple[ContainerObservation, ...]:
-    return tuple(_container(entry) for entry in entries(status, name))
+def _sidecars(spec: Document) -> frozenset[str]:
+    containers = entries(spec, "initContainers")
+    return frozenset(text(container, "name") for container in containers if container.get("restartPolicy") == "Always")
 
 
-def _container(entry: Document) -> ContainerObservation:
+def _containers(
+    status: Document, name: str, sidecars: frozenset[str] = frozenset()
+) -> tuple[ContainerObservation, ...]:
+    return tuple(_container(entry, sidecars) for entry in entries(status, name))
+
+
+def _container(entry: Document, sidecars: frozenset[str]) -> ContainerObservation:
     states = child(entry, "state")
     state = next((s for s in ContainerState if isinstance(states.get(s.value), Mapping)), ContainerState.UNKNOWN)
     body = child(states, state.value)
@@ -188,6 +202,7 @@ def _container(entry: Document) -> ContainerObservation:
         finished_at=parse_time(body.get("finishedAt")),
         image_id=text(entry, "imageID"),
         restarts=whole(entry, "restartCount") or 0,
+        is_sidecar=text(entry, "name") in sidecars,
     )
 
 

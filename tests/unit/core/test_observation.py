@@ -87,6 +87,18 @@ def test_a_container_that_never_started_has_no_start() -> None:
 
 
 @pytest.mark.case("C022")
+@pytest.mark.parametrize(("restarts", "explains"), [("Always", "training"), ("Never", "beside")])
+def test_how_a_sidecar_ends_explains_no_failure(restarts: str, explains: str) -> None:
+    """The kubelet ends it with a signal once the training has ended."""
+    ended = [container(terminated(137), name="beside")]
+    document = pod("Failed", container(terminated(1)), init=ended)
+    document["spec"]["initContainers"] = [{"name": "beside", "restartPolicy": restarts}]
+    failure = observe_pod(document).failure
+
+    assert failure is not None
+    assert failure.name == explains
+
+
 def test_a_pod_turned_away_at_admission_is_read_by_phase_and_reason() -> None:
     """It has neither conditions nor container statuses."""
     turned_away = pod(
