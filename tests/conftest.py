@@ -21,6 +21,8 @@ if importlib.util.find_spec("airflow"):
 
 _HOME = light_airflow.prepare()
 
+pytest.register_assert_rewrite("tests.resume_proof")
+
 TIERS = ("core", "trainer", "unit", "dags", "cluster", "containerd", "stack", "stock")
 
 
