@@ -267,14 +267,14 @@ def render_result(result: Result) -> str:
 
     A long `error` is cut to fit, with an ellipsis at the cut. What UTF-8 or a database can not hold is replaced.
 
-    :raises ContractError: the rest alone is too large, or a metric is not finite.
+    :raises ContractError: the rest alone is too large, a metric is not finite, or two of them have one name then.
     """
     body: dict[str, object] = {"v": SCHEMA_VERSION, "status": result.status.value}
     for name, metric in result.metrics.items():
         if not math.isfinite(metric):
             raise ContractError(f"metrics.{name}={metric!r}: a result's metrics are finite numbers; leave it out")
     if result.metrics:
-        body["metrics"] = dict(result.metrics)
+        body["metrics"] = _once([(_clean(name), metric) for name, metric in result.metrics.items()])
     for name in _RESULT_TEXTS + _RESULT_COUNTS:
         value = getattr(result, name)
         if value is not None:
@@ -296,6 +296,16 @@ def render_result(result: Result) -> str:
 def _clean(text: str) -> str:
     """Replace lone surrogates, which messages about odd file names hold, and NUL, which PostgreSQL refuses."""
     return text.encode(errors="replace").decode().replace("\0", "?")
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Give an object of pairs, of which JSON itself would keep the last of two with one key in silence."""
+    body: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in body:
+            raise ContractError(f"key {name!r} stands twice in one object: which of the two counts is not known")
+        body[name] = value
+    return body
 
 
 def _dump(body: object) -> str:
@@ -328,7 +338,9 @@ def parse_result(text: str) -> Result:
 
 def _object(text: str, what: str) -> dict[str, object]:
     try:
-        body = json.loads(text)
+        body = json.loads(text, object_pairs_hook=_once)
+    except ContractError as exc:
+        raise ContractError(f"{what}: {exc}") from None
     except (ValueError, RecursionError) as exc:
         raise ContractError(f"{what} is not JSON: {exc}") from None
     if not isinstance(body, dict):
@@ -355,13 +367,13 @@ def _whole(body: Mapping[str, object], name: str) -> int | None:
 def _metrics(value: object) -> dict[str, float]:
     if not isinstance(value, dict):
         raise ContractError(f"result document: metrics={value!r}: an object of numbers is expected")
-    metrics = {}
+    metrics = []
     for name, metric in value.items():
         number = _number(metric)
         if number is None:
             raise ContractError(f"result document: metrics.{name}={metric!r}: a finite number is expected")
-        metrics[name] = number
-    return metrics
+        metrics.append((_clean(name), number))
+    return _once(metrics)
 
 
 CHECKPOINT_MARKER = "COMPLETE"

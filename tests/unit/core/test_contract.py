@@ -179,6 +179,18 @@ def test_text_that_a_database_refuses_is_replaced_on_both_sides(odd: str) -> Non
         assert "\0" not in text.encode().decode()
 
 
+@pytest.mark.parametrize("odd", ["\udcff", "a\0b"])
+def test_a_metric_s_name_that_a_database_refuses_is_replaced_on_both_sides(odd: str) -> None:
+    rendered = parse_result(render_result(Result(status=ResultStatus.TRAINED, metrics={odd: 1})))
+    parsed = parse_result(json.dumps({"v": 1, "status": "trained", "metrics": {odd: 1}}))
+    assert rendered.metrics == parsed.metrics == {odd.replace("\0", "?").replace("\udcff", "?"): 1.0}
+
+
+def test_metrics_whose_names_become_one_are_refused() -> None:
+    with pytest.raises(ContractError, match="'a\\?' stands twice"):
+        render_result(Result(status=ResultStatus.TRAINED, metrics={"a\0": 1, "a?": 2}))
+
+
 @pytest.mark.parametrize("metric", [math.nan, math.inf])
 def test_metric_that_is_not_finite_is_refused_by_name(metric: float) -> None:
     with pytest.raises(ContractError, match=r"metrics\.rmse=(nan|inf): .*finite"):
@@ -209,6 +221,9 @@ def test_too_many_metrics_are_refused() -> None:
         ('{"v":1,"status":"trained","metrics":[]}', r"metrics=\[\]: an object of numbers"),
         ('{"v":1,"status":"trained","metrics":{"rmse":NaN}}', r"metrics\.rmse=nan: a finite number"),
         ('{"v":1,"status":"trained","metrics":{"rmse":"1"}}', r"metrics\.rmse='1': a finite number"),
+        ('{"v":1,"status":"failed","status":"trained"}', "key 'status' stands twice in one object"),
+        ('{"v":1,"status":"trained","metrics":{"rmse":1,"rmse":2}}', "key 'rmse' stands twice in one object"),
+        ('{"v":1,"status":"trained","metrics":{"\\ud800":1,"?":2}}', r"key '\?' stands twice in one object"),
         ('{"v":1,"status":"trained","metrics":{"rmse":1' + "0" * 400 + "}}", "a finite number is expected"),
     ],
 )

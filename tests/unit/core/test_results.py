@@ -190,6 +190,12 @@ TABLE = {
     "a field of another type": Row(
         succeeded_pod(text(model_uri=7)), Category.RESULT_INVALID, ("model_uri=7", "text is expected"), "render_result"
     ),
+    "two results in one": Row(
+        succeeded_pod('{"v":1,"status":"failed","status":"trained"}'),
+        Category.RESULT_INVALID,
+        ("key 'status' stands twice",),
+        "render_result",
+    ),
     "a step below 0": Row(
         succeeded_pod(text(last_step=-1)), Category.RESULT_INVALID, ("last_step=-1", "whole number"), "render_result"
     ),
@@ -546,7 +552,9 @@ def test_any_text_in_any_pod_gives_a_result_that_the_schema_takes_or_a_verdict(o
     assert answer.status is ResultStatus.TRAINED
     left = [pod.training.message for pod in observation.pods if pod.training is not None]
     assert answer in [parse_result(text) for text in (*left, *observation.told_results.values()) if _is_valid(text)]
-    json.dumps(asdict(answer), allow_nan=False).encode()
+    plain = json.dumps(asdict(answer), allow_nan=False, ensure_ascii=False)
+    assert "\0" not in plain.encode().decode()
+    assert "\\u0000" not in plain
 
 
 def _is_valid(text: str) -> bool:
