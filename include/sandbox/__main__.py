@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from sandbox import kueue, kwok
-from sandbox.binaries import KUBERNETES, control_plane, find_binaries
+from sandbox.binaries import KUBECTL, KUBERNETES, control_plane, find_binaries
 from sandbox.cluster import DEFAULT_FOLDER, NodeRequest, Sandbox, clean
 from sandbox.errors import SandboxError
 from sandbox.fault_commands import add_faults, order
@@ -23,9 +23,10 @@ from sandbox.progress import Display
 PARTS: dict[str, Callable[[str, Callable[[str], None]], object]] = {
     "kwok": lambda _, progress: find_binaries(progress, sources=(kwok.KWOK,)),
     "kueue": lambda _, progress: find_binaries(progress, sources=(kueue.KUEUE,)),
+    "kubectl": lambda _, progress: find_binaries(progress, sources=(KUBECTL,)),
     **{name: kind.prepare for name, kind in KINDS.items() if name != "process"},
 }
-"""What takes minutes to make besides a control plane: told its version of Kubernetes and where to tell how it goes."""
+"""What can be made besides a control plane, in minutes: told its version of Kubernetes and where to tell how it goes."""
 
 
 def main() -> int:

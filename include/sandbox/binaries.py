@@ -109,6 +109,9 @@ def kubernetes_sources(name: str, *programs: str) -> dict[str, Source]:
 KUBERNETES = kubernetes_sources("kubernetes", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """The Kubernetes that can be had, by minor version; another one is a folder that :mod:`sandbox.pinning` writes."""
 
+KUBECTL = kubernetes_sources("kubectl", "kubectl")[DEFAULT_VERSION]
+"""For people, and to compare with; nothing of the sandbox needs it."""
+
 CONTROL_PLANE = (ETCD, KUBERNETES[DEFAULT_VERSION])
 
 

@@ -21,8 +21,8 @@ from sandbox.obstacles import explained
 from sandbox.toolchain import SOURCES, Toolchain, find_toolchain
 
 MODULE = "k8s.io/kubernetes"
-NAMES = ("kubernetes", "kubelet")
-"""The folders whose programs are of Kubernetes' version: control plane and kubelet."""
+NAMES = ("kubernetes", "kubelet", "kubectl")
+"""The folders whose programs are of Kubernetes' version: control plane, kubelet and kubectl."""
 
 
 def pin(minor: str, progress: Callable[[str], None], *, sources: Path = SOURCES) -> str:

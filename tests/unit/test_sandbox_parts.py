@@ -135,6 +135,7 @@ def test_versions_are_those_that_go_mod_pins() -> None:
     versions = {minor: source.version for minor, source in binaries.KUBERNETES.items()}
     assert binaries.ETCD.version == "v3.7.3"
     assert versions == {"1.37": "v1.37.2", "1.34": "v1.34.4"}
+    assert binaries.KUBECTL.version == versions[binaries.DEFAULT_VERSION]
     assert "version.gitVersion=v1.37.2" in binaries.KUBERNETES["1.37"].linker_flags
 
 
