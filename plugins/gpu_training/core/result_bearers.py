@@ -2,7 +2,8 @@
 
 Those that were seen to succeed, and, where fewer were seen than did, those of whose end nothing was seen: a pod may be
 deleted before anybody has read its termination message, and its log may have told the result by then. What an attempt
-said that is known to have failed is never taken for a result, nor what the newest attempt's predecessor said.
+said that failed, by its end or by its own word, is never taken for a result, nor what the newest one's predecessor
+said.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gpu_training.contract import ContractError, ResultStatus, parse_result
 from gpu_training.core.observation import Observation
 from gpu_training.core.pods import ContainerState, PodObservation
 
@@ -54,16 +56,26 @@ def _unseen(observation: Observation, done: set[int]) -> list[PodObservation]:
     """Give the pods that may have succeeded unseen, the newest first, and only the newest of an index."""
     found: dict[int | str, PodObservation] = {}
     for pod in reversed(observation.pods):
-        if not pod.ended and pod.failure is None and pod.index not in done:
+        if pod.ended or pod.failure is not None or pod.index in done:
+            continue
+        if not _says_that_it_failed(observation.told_results.get(pod.name)):
             found.setdefault(pod.name if pod.index is None else pod.index, pod)
     return sorted(found.values(), key=lambda pod: pod.created_at or _FAR, reverse=True)
 
 
 def _only_teller(observation: Observation) -> str | None:
     """Give the one pod whose log told a result though no pod was seen; None where it may be a failed one's."""
-    names = set(observation.told_results) - {pod.name for pod in observation.pods}
+    names = [name for name, told in observation.told_results.items() if not _says_that_it_failed(told)]
     failed = observation.job.failed if observation.job is not None else 0
-    return next(iter(names)) if len(names) == 1 and failed == 0 and not observation.pods else None
+    return names[0] if len(names) == 1 and failed == 0 and not observation.pods else None
+
+
+def _says_that_it_failed(told: str | None) -> bool:
+    """Whether a log told the result of a failure: a pod that says so does not end with 0, and did not succeed."""
+    try:
+        return told is not None and parse_result(told).status is ResultStatus.FAILED
+    except ContractError:
+        return False
 
 
 def _bearer(pod: PodObservation, observation: Observation) -> Bearer:

@@ -388,7 +388,6 @@ def test_the_result_that_the_log_told_counts_where_the_message_gives_none(gone: 
         (text(pod_uid="another"), Category.RESULT_INVALID, "another pod's"),
         (text(mlflow_run_id="another"), Category.RESULT_INVALID, "MLflow run 'another'"),
         (text(data_digest="another"), Category.BAD_DATA, "was to be used"),
-        ('{"v":1,"status":"failed"}', Category.APPLICATION_ERROR, "says failed"),
     ],
 )
 def test_the_line_in_the_log_is_held_to_the_same(told: str, category: Category, words: str) -> None:
@@ -397,6 +396,17 @@ def test_the_line_in_the_log_is_held_to_the_same(told: str, category: Category, 
     assert verdict.category is category
     assert "by the result line of its log: " in verdict.summary
     assert words in verdict.summary
+
+
+@pytest.mark.parametrize("gone", [[UNSEEN], []])
+def test_a_pod_that_says_that_it_failed_is_not_the_one_that_succeeded_unseen(gone: list[Document]) -> None:
+    """Reclaimed, it told that it was interrupted; the pod that replaced it was never seen."""
+    told = {POD: '{"v":1,"status":"failed","error":"interrupted"}'}
+    verdict = verdict_in(seen(gone=gone, told=told))
+    assert (verdict.category, verdict.action) == (Category.RESULT_MISSING, Action.RETRY)
+
+    second = pod("Running", container(running()), name="second", created=20)
+    assert result_in(seen(gone=[*gone, second], told={**told, "second": TRAINED})) == RESULT
 
 
 def test_a_message_that_is_valid_wins_over_the_log_which_is_said() -> None:
