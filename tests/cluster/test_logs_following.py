@@ -81,6 +81,24 @@ def test_a_giant_line_is_cut_with_a_mark(connected: FakeMlflow) -> None:
     assert "after" in log.lines
 
 
+@pytest.mark.case("C067")
+def test_a_progress_bar_that_never_ends_its_line_leaves_its_last_state(connected: FakeMlflow) -> None:
+    bar = "import sys\nfor n in range(20_001): sys.stdout.write(f'\\r{n}/20000 [' + '#' * 40 + ']')"
+    kind, log = log_of(f'python3 -c "{bar}"; {LEAVE_RESULT}')
+
+    assert kind == "succeeded"
+    assert log.about("/20000 [") == ["20000/20000 [" + "#" * 40 + "]"]
+
+
+@pytest.mark.case("C064")
+def test_a_log_of_many_mebibytes_is_told_to_its_end(connected: FakeMlflow) -> None:
+    say = "for n in range(1, 40_001): print(n, 'x' * 200)"
+    kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
+
+    assert kind == "succeeded"
+    assert log.about(" " + "x" * 200) == [f"{n} {'x' * 200}" for n in range(1, 40_001)]
+
+
 @pytest.mark.case("C071")
 def test_init_containers_are_heard_too(connected: FakeMlflow) -> None:
     init = {

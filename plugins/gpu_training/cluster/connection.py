@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from gpu_training.cluster.faults import error_from, error_of
+from gpu_training.cluster.log_client import log_client
 from gpu_training.cluster.server_clock import clock_of
 from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
 
@@ -71,12 +72,23 @@ class _Session:
 
     :param users: requests that go on with it.
     :param retired: whether its credentials were refused; it is closed once nobody uses it any more.
+    :param for_logs: the client for logs; None until a log is read.
     """
 
     client: Any
     stack: AsyncExitStack
     users: int = 0
     retired: bool = False
+    for_logs: Any = None
+
+    def client_of(self, *, is_log: bool) -> Any:
+        """Give the client for requests, or the one for logs, which is made when it is first asked for."""
+        if not is_log:
+            return self.client
+        if self.for_logs is None:
+            self.for_logs = log_client(self.client)
+            self.stack.push_async_callback(self.for_logs.rest_client.close)
+        return self.for_logs
 
     async def close_if_unused(self) -> None:
         if self.retired and self.users == 0:
@@ -149,16 +161,17 @@ class Cluster:
 
     @asynccontextmanager
     async def stream(
-        self, path: str, *, doing: str, query: Mapping[str, str], idle: float
+        self, path: str, *, doing: str, query: Mapping[str, str], idle: float, is_log: bool = False
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """Give the body of an answer that goes on and on.
 
         :param idle: seconds of silence after which the stream counts as broken.
+        :param is_log: whether it is one of many, with small pieces: it gets a connection beside those of requests.
         :raises ClusterUnavailable: the stream could not be opened, or broke.
         :raises ClusterRejected: refused for good.
         """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle)
-        async with self._send("GET", path, doing, query, None, JSON, limit) as response:
+        async with self._send("GET", path, doing, query, None, JSON, limit, is_log=is_log) as response:
             yield response.content
 
     @asynccontextmanager
@@ -171,13 +184,15 @@ class Cluster:
         body: object,
         content_type: str,
         timeout: aiohttp.ClientTimeout,
+        *,
+        is_log: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             for last in (False, True):
                 session = await self._open()
                 session.users += 1
                 try:
-                    response = await session.client.call_api(
+                    response = await session.client_of(is_log=is_log).call_api(
                         path,
                         method,
                         query_params=list((query or {}).items()),

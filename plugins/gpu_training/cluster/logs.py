@@ -7,78 +7,31 @@ What the bytes mean is read in :mod:`gpu_training.core.log_parser`, and what was
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from gpu_training.cluster.connection import Cluster
-from gpu_training.cluster.jobs import pods_path
+from gpu_training.cluster.log_reader import ContainerLog, LogReader, Sink
 from gpu_training.cluster.log_streams import LogStreams, streams_of_process
 from gpu_training.core.errors import ClusterError, ClusterRejected, GpuTrainingError
-from gpu_training.core.log_lines import START, Batch, Position, Reading, stamp_of, text_of
-from gpu_training.core.log_parser import BarMark, LogParser
+from gpu_training.core.log_lines import START, Position, Reading
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.pods import ContainerState, PodObservation, observe_pod
 from gpu_training.task_log import TaskLog
 
-if TYPE_CHECKING:
-    from aiohttp import StreamReader
-
 SILENCE_S: Final = 300.0
 """A stream that says nothing for so long is opened anew; its position makes that harmless."""
-CATCH_UP_S: Final = 5.0
-"""A log that was opened tells within that what was said before."""
 QUIET_S: Final = 5.0
 """Who waits for the ends of logs waits no longer without news. Usually none is waited for: a container ends seconds
 before its Job."""
-TAIL_LINES: Final = 200
-"""Last lines of a log that was not read to its end in time."""
+_IN_ORDER_S: Final = 2.0
 _TAIL_S: Final = 5.0
-_OLD_S: Final = 60.0
-"""A line so much older than now was said before somebody began to listen."""
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
-_CHUNK_BYTES: Final = 64 * 1024
-_MISS: Final = " unable to retrieve container logs for "
 _NONE: Final[Mapping[tuple[str, str], Position]] = MappingProxyType({})
-
-Sink = Callable[[Batch], None]
-
-
-@dataclass(slots=True)
-class _Log:
-    """One container's log.
-
-    :param live_since: since when it is open and tells nothing old, by a monotonic clock; None while it is not open.
-    :param news_at: when there was last anything new, by the same clock.
-    :param mark: up to which frame a line without an end was told.
-    """
-
-    pod: str
-    container: str
-    reading: Reading
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    live_since: float | None = None
-    news_at: float = 0.0
-    mark: BarMark = field(default_factory=BarMark)
-    is_missed: bool = False
-    has_lost_its_place: bool = False
-
-    @property
-    def named(self) -> str:
-        return f"the log of pod {self.pod}, container {self.container}"
-
-    @property
-    def is_live(self) -> bool:
-        return self.live_since is not None and monotonic() >= self.live_since + CATCH_UP_S
-
-    @property
-    def is_running(self) -> bool:
-        return self.task is not None and not self.task.done()
 
 
 class LogFollower:
@@ -105,15 +58,11 @@ class LogFollower:
         positions: Mapping[tuple[str, str], Position] = _NONE,
         streams: LogStreams | None = None,
     ) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
-        self._sink = sink
         self._log = log
-        self._silence = silence
+        self._reader = LogReader(cluster, namespace, sink, log, silence=silence)
         self._starts = dict(positions)
         self._streams = streams
-        self._logs: dict[tuple[str, str], _Log] = {}
-        self._turn = asyncio.Lock()
+        self._logs: dict[tuple[str, str], ContainerLog] = {}
         self._said_full = False
 
     @property
@@ -147,16 +96,19 @@ class LogFollower:
                     del self._logs[key]
 
     def _look_at(self, pod: PodObservation) -> None:
+        before: list[asyncio.Task[None]] = []
         for container in (*pod.init_containers, *pod.containers):
             if container.started_at is None:
                 continue
             each = self._logs.get((pod.uid, container.name))
             if each is None:
                 reading = Reading(self._starts.pop((pod.name, container.name), START))
-                each = self._logs[pod.uid, container.name] = _Log(pod.name, container.name, reading)
-                each.task = asyncio.get_running_loop().create_task(self._follow(each))
+                each = self._logs[pod.uid, container.name] = ContainerLog(pod.name, container.name, reading)
+                each.task = asyncio.get_running_loop().create_task(self._follow(each, tuple(before)))
             if container.state is ContainerState.TERMINATED:
                 each.ended.set()
+                if each.task is not None and not each.task.done():
+                    before.append(each.task)
 
     async def drain(self, limit: float, *, quiet: float = QUIET_S) -> None:
         """Wait until everything that containers said is in the sink; then stop.
@@ -186,13 +138,16 @@ class LogFollower:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _follow(self, each: _Log) -> None:
+    async def _follow(self, each: ContainerLog, before: Sequence[asyncio.Task[None]]) -> None:
         try:
+            if before:
+                # What an init container said comes before what the training says, where both are there at once.
+                await asyncio.wait(before, timeout=_IN_ORDER_S)
             await self._follow_to_the_end(each)
         except Exception as error:
             self._log.warning("%s is not followed any more: %s: %s", each.named, type(error).__name__, error)
 
-    async def _follow_to_the_end(self, each: _Log) -> None:
+    async def _follow_to_the_end(self, each: ContainerLog) -> None:
         pause = _FIRST_PAUSE_S
         while True:
             last = each.ended.is_set()
@@ -214,7 +169,7 @@ class LogFollower:
                     await (asyncio.Event() if last else each.ended).wait()
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
-    async def _read_live(self, each: _Log) -> bool:
+    async def _read_live(self, each: ContainerLog) -> bool:
         """Read while it goes on; whether there was anything new. Only waits, where no stream is free."""
         streams = self._shared_streams()
         if streams.is_full and not self._said_full:
@@ -226,103 +181,24 @@ class LogFollower:
                 streams.most,
             )
         async with streams.followed(each.ended) as is_lent:
-            return is_lent and await self._read(each, follow=True)
+            return is_lent and await self._reader.read(each, follow=True)
 
-    async def _read_last(self, each: _Log) -> bool:
+    async def _read_last(self, each: ContainerLog) -> bool:
         async with self._shared_streams().last_read():
-            return await self._read(each, follow=False)
+            return await self._reader.read(each, follow=False)
 
     def _shared_streams(self) -> LogStreams:
         if self._streams is None:
             self._streams = streams_of_process(self._log)
         return self._streams
 
-    async def _read(self, each: _Log, *, follow: bool) -> bool:
-        """Read from the position to the end of the stream; whether there was anything new."""
-        each.reading.resume()
-        parser, any_new = LogParser(mark=each.mark), False
-        try:
-            async with self._open(each, follow=str(follow).lower(), **_since(each.reading)) as body:
-                each.live_since = monotonic()
-                async for chunk in body.iter_chunked(_CHUNK_BYTES):
-                    async with self._turn:
-                        any_new |= self._take(each, *parser.feed(chunk))
-                        each.mark = parser.mark
-                        await asyncio.sleep(0)
-        finally:
-            each.live_since = None
-        rest = parser.end()
-        # A stream that was followed may have been cut inside a line, which the next read then says in full.
-        if not follow or self._is_miss(each, rest):
-            any_new |= self._take(each, rest, None)
-        return any_new
-
-    def _open(self, each: _Log, **query: str) -> AbstractAsyncContextManager[StreamReader]:
-        return self._cluster.stream(
-            pods_path(self._namespace, each.pod) + "/log",
-            doing=f"read the log of pod {each.pod}",
-            query={"container": each.container, "timestamps": "true", **query},
-            idle=self._silence,
-        )
-
-    def _is_miss(self, each: _Log, lines: Sequence[str]) -> bool:
-        """Whether an answer that is a success tells that there is no log; said once."""
-        if not lines or not lines[0].startswith(_MISS):
-            return False
-        if not each.is_missed:
-            self._log.warning("%s is gone: %s", each.named, text_of(lines[0]))
-        each.is_missed = True
-        return True
-
-    def _take(self, each: _Log, lines: Sequence[str], frame: str | None) -> bool:
-        """Hand on what is new; whether anything was."""
-        if self._is_miss(each, lines):
-            lines = lines[1:]
-        fresh = each.reading.new_lines(lines)
-        if each.reading.lost_its_place and not each.has_lost_its_place:
-            self._log.warning("%s begins anew since it was read: lines between may be missing", each.named)
-        each.has_lost_its_place = each.reading.lost_its_place
-        if not fresh and frame is None:
-            return False
-        self._hand_on(each, fresh, frame)
-        return True
-
-    def _hand_on(self, each: _Log, lines: Sequence[str], frame: str | None = None) -> None:
-        now, live = self._cluster.clock.now(), each.is_live
-        if not live and each.live_since is not None and _is_old(lines, now):
-            each.live_since = monotonic()
-        each.news_at = monotonic()
-        self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
-
-    async def _read_tail(self, each: _Log) -> None:
+    async def _read_tail(self, each: ContainerLog) -> None:
         """Give the last lines of a log that was not read to its end."""
         try:
             async with asyncio.timeout(_TAIL_S), self._shared_streams().last_read():
-                await self._give_tail(each)
+                await self._reader.read_tail(each)
         except (GpuTrainingError, TimeoutError) as error:
             self._log.warning("the last lines of %s can not be read: %s", each.named, str(error) or "no answer")
-
-    async def _give_tail(self, each: _Log) -> None:
-        parser, lines = LogParser(mark=each.mark), list[str]()
-        # One more than is given tells whether there is a gap before them.
-        async with self._open(each, follow="false", tailLines=str(TAIL_LINES + 1)) as body:
-            async for chunk in body.iter_chunked(_CHUNK_BYTES):
-                lines += parser.feed(chunk)[0]
-        lines += parser.end()
-        fresh, has_gap = each.reading.last_lines(lines, TAIL_LINES)
-        if has_gap:
-            self._log.warning("a part of %s is left out; its last %d lines follow", each.named, len(fresh))
-        if fresh:
-            self._hand_on(each, fresh)
-
-
-def _since(reading: Reading) -> dict[str, str]:
-    return {} if reading.since is None else {"sinceTime": reading.since}
-
-
-def _is_old(lines: Sequence[str], now: float) -> bool:
-    moment = next((moment for line in lines if (moment := stamp_of(line)) is not None), None)
-    return moment is not None and moment[0] < now - _OLD_S
 
 
 def _may_come(error: ClusterError) -> bool:

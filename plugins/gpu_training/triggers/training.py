@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from gpu_training.triggers.exit import Exit
     from gpu_training.triggers.watchman import Watchman
 
-DRAIN_S: Final = 5.0
-"""Longest wait for the end of a log after the training's end. Usually none: a container ends seconds before its Job."""
+DRAIN_S: Final = 60.0
+"""Longest wait for the ends of logs after the training's end, while they bring news."""
 _WATCH_TRIES: Final = 4
 _KILL_LIMIT_S: Final = 300.0
 _KILL_TRIES: Final = 2

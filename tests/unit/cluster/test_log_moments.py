@@ -12,7 +12,7 @@ from tests.unit.cluster.log_server import LogServer
 from tests.unit.core.kubernetes_documents import NAMESPACE, container, pod, running, terminated
 from tests.unit.triggers.one_job import Log
 
-from gpu_training.cluster import logs
+from gpu_training.cluster import log_reader
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.logs import LogFollower
 from gpu_training.triggers.training import by_line
@@ -27,7 +27,7 @@ POD = pod("Running", container(running()), name="a", scheduled=1)
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogServer]:
-    monkeypatch.setattr(logs, "CATCH_UP_S", 0.5)
+    monkeypatch.setattr(log_reader, "CATCH_UP_S", 0.5)
     server = LogServer(tmp_path)
     yield server
     server.stop()

@@ -14,7 +14,7 @@ from tests.unit.core.kubernetes_documents import NAMESPACE, container, job, pod,
 from tests.unit.core.ledgers import ALLOWANCE, BUDGET
 from tests.unit.triggers.one_job import JOB, LINEAGE, RECORD, REFERENCE, Log, keep
 
-from gpu_training.cluster import logs
+from gpu_training.cluster import log_reader
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.jobs import pods_path
 from gpu_training.cluster.ledger_store import LedgerStore
@@ -29,8 +29,8 @@ from gpu_training.core.verdict import Action, Category, Verdict
 from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers.bookkeeper import Bookkeeper
 from gpu_training.triggers.exit import Exit
-from gpu_training.triggers.vigil import Vigil
 from gpu_training.triggers.training import by_line
+from gpu_training.triggers.vigil import Vigil
 from gpu_training.triggers.voice import Voice
 from gpu_training.triggers.watchman import Watchman
 
@@ -54,7 +54,7 @@ def api(tmp_path: Path) -> Iterator[ObjectApi]:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogServer]:
-    monkeypatch.setattr(logs, "CATCH_UP_S", 0.5)
+    monkeypatch.setattr(log_reader, "CATCH_UP_S", 0.5)
     server = LogServer(tmp_path)
     yield server
     server.stop()

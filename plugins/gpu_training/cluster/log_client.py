@@ -1,0 +1,32 @@
+"""A client for logs beside the one for requests: hundreds of streams are open for days, and each may bring a flood."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final
+
+import aiohttp
+
+BUFFER_BYTES: Final = 64 * 1024
+"""From twice that on nothing more is read from a connection. The client for requests has 2 MiB, for large objects."""
+
+
+def log_client(client: Any) -> Any:
+    """Make a client with the same configuration and credentials, whose connections are its own.
+
+    The client for requests allows a hundred connections: logs would take them all. The number of logs that are open is
+    limited elsewhere (:mod:`gpu_training.cluster.log_streams`).
+
+    :param client: of kubernetes_asyncio. The new one is to be closed by itself: `await made.rest_client.close()`.
+    """
+    from kubernetes_asyncio.client.rest import RESTClientObject
+
+    rest = RESTClientObject(client.configuration, maxsize=0)
+    with_large_buffers = rest.pool_manager
+    rest.pool_manager = aiohttp.ClientSession(
+        connector=with_large_buffers.connector, trust_env=True, read_bufsize=BUFFER_BYTES
+    )
+    with_large_buffers.detach()
+    made = copy(client)
+    made.rest_client = rest
+    return made
