@@ -138,7 +138,7 @@ TABLE = {
         "leave a document",
     ),
     "only its end is left, beginning inside a letter": Row(
-        succeeded_pod(kept(text(note="é" * 3001))), Category.RESULT_INVALID, ("the beginning is missing",), "MLflow"
+        succeeded_pod(kept("€" * 3000 + '"}')), Category.RESULT_INVALID, ("the beginning is missing",), "MLflow"
     ),
     "the end of text that is no document": Row(
         succeeded_pod(kept("spam and eggs\n" * 900)), Category.RESULT_INVALID, ("the beginning is missing",), "MLflow"
@@ -303,6 +303,11 @@ def test_a_result_that_is_the_pods_own_counts(message: str) -> None:
     assert result_in(seen([succeeded_pod(message)])) == parse_result(message)
 
 
+def test_where_the_job_was_given_no_run_the_result_may_name_one() -> None:
+    named = text(mlflow_run_id="mine")
+    assert result_in(seen([succeeded_pod(named)], document=complete())) == parse_result(named)
+
+
 def test_the_data_version_stands_in_for_a_digest_that_nobody_reported() -> None:
     annotations = {"gpu-training.io/data-digest": DATA_DIGEST, "gpu-training.io/data-version": "2026-03-02"}
     document = {**complete(), "metadata": {**complete()["metadata"], "annotations": annotations}}
@@ -336,6 +341,17 @@ def test_what_an_attempt_left_that_failed_is_never_the_result(attempt: Document,
 
     assert verdict_in(seen([second], gone=[attempt], told=told)).summary.startswith("pod second: ")
     assert verdict_in(seen(gone=[attempt], told=told)).category is Category.RESULT_MISSING
+
+
+def test_a_pod_that_failed_without_a_word_of_why_is_no_success_either() -> None:
+    assert verdict_in(seen(gone=[pod("Failed")], told={POD: TRAINED})).category is Category.RESULT_MISSING
+
+
+def test_a_message_counts_that_was_seen_before_the_pod_s_phase_was() -> None:
+    """The phase follows a second after the container's end."""
+    ended = pod("Running", container(terminated(0, message=TRAINED)))
+    assert result_in(seen(gone=[ended])) == RESULT
+    assert remarks_on_result(seen(gone=[ended])) == ()
 
 
 def test_of_attempts_whose_end_nobody_saw_the_newest_is_the_one_that_succeeded() -> None:
@@ -396,6 +412,16 @@ def test_the_line_in_the_log_is_held_to_the_same(told: str, category: Category, 
     assert verdict.category is category
     assert "by the result line of its log: " in verdict.summary
     assert words in verdict.summary
+
+
+def test_whose_result_the_one_log_tells_need_not_be_known() -> None:
+    mine = text(pod_uid=UID)
+    assert result_in(seen(told={POD: mine})) == parse_result(mine)
+
+
+def test_a_denial_of_the_success_is_not_taken_back_by_the_log() -> None:
+    verdict = verdict_in(seen([succeeded_pod('{"v":1,"status":"failed"}')], told={POD: TRAINED}))
+    assert verdict.category is Category.APPLICATION_ERROR
 
 
 @pytest.mark.parametrize("gone", [[UNSEEN], []])
@@ -495,6 +521,25 @@ def test_of_ranks_one_of_which_was_deleted_before_it_was_read_the_log_tells_its_
     assert (verdict.action, verdict.owner) == (Action.RETRY, Owner.INFRASTRUCTURE)
     verdict = verdict_in(seen([first, second], document=several(2)))
     assert (verdict.action, verdict.owner) == (Action.FAIL, Owner.APPLICATION)
+
+
+def test_where_one_rank_was_lost_a_retry_may_bring_what_the_others_do_not_leave() -> None:
+    lost = pod("Running", container(running()), name="rank-1", index=1)
+    verdict = verdict_in(seen(ranks(""), gone=[lost], document=several(2)))
+    assert verdict.summary.startswith("pod rank-1: ")
+    assert verdict.action is Action.RETRY
+
+
+def test_of_the_attempts_of_a_rank_only_the_newest_counts() -> None:
+    first, second, other = (
+        pod("Running", container(running()), name=name, index=index, created=created)
+        for name, index, created in (("first", 0, 20), ("second", 0, 30), ("other", 1, 0))
+    )
+    told = {"first": text(model_uri="models:/m-2"), "second": TRAINED, "other": TRAINED}
+
+    assert result_in(seen(gone=[first, second], told=told, document=several(2))) == RESULT
+    again = succeeded_pod("", name="again", index=0, created=40)
+    assert result_in(seen([again], gone=[first, other], told=told, document=several(2))) == RESULT
 
 
 def test_ranks_that_a_success_policy_ended_are_no_losses() -> None:
