@@ -26,7 +26,7 @@ PARTS: dict[str, Callable[[str, Callable[[str], None]], object]] = {
     "kubectl": lambda _, progress: find_binaries(progress, sources=(KUBECTL,)),
     **{name: kind.prepare for name, kind in KINDS.items() if name != "process"},
 }
-"""What can be made besides a control plane, in minutes: told its version of Kubernetes and where to tell how it goes."""
+"""What can be made besides a control plane: told its version of Kubernetes and where to tell how it goes."""
 
 
 def main() -> int:

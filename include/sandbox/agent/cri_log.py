@@ -7,13 +7,19 @@ https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
 
 CHUNK_BYTES = 16 * 1024
 """A longer line is cut into partial entries of this size, as containerd does; so no reader ever needs more memory."""
+
+
+_WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F ([^\n]*\n)", re.M)
+_SECOND: Final = len("1970-01-01T00:00:00")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,43 @@ def parse_timestamp(text: str) -> int:
 def encode_entry(nanoseconds: int, stream: str, partial: bool, content: bytes) -> bytes:
     """Return the entry as it stands in the file."""
     return f"{format_timestamp(nanoseconds)} {stream} {'P' if partial else 'F'} ".encode() + content + b"\n"
+
+
+def encode_entries(stream: str, entries: Iterable[tuple[bool, bytes]], now_ns: Callable[[], int]) -> bytes:
+    """Return entries as they stand in the file, each with the time at which it is its turn.
+
+    As :func:`encode_entry` for each, for programs that say a million lines a second.
+
+    :param entries: (partial, content).
+    """
+    encoded, last, head = list[bytes](), -1, b""
+    name = stream.encode()
+    for partial, content in entries:
+        nanoseconds = now_ns()
+        second, rest = divmod(nanoseconds, 10**9)
+        if rest % 10 == 0:
+            encoded.append(encode_entry(nanoseconds, stream, partial, content))
+            continue
+        if second != last:
+            last, head = second, _whole_second(second).encode()
+        encoded.append(b"%s.%09dZ %s %s %s\n" % (head, rest, name, b"P" if partial else b"F", content))
+    return b"".join(encoded)
+
+
+def whole_lines(data: bytes, *, timestamps: bool, since_second: bytes = b"") -> bytes | None:
+    """Return what was said in lines of the file, all at once.
+
+    :param data: whole lines of the file.
+    :param timestamps: each line after its time.
+    :param since_second: only entries from this second on, `1970-01-01T00:00:00`.
+    :returns: None where one of the lines is no entry, or is a part of a line: they are to be read one by one.
+    """
+    entries = _WHOLE.findall(data)
+    if len(entries) != data.count(b"\n"):
+        return None
+    if since_second:
+        entries = [entry for entry in entries if entry[0][:_SECOND] >= since_second]
+    return b"".join([time + content for time, content in entries] if timestamps else [each for _, each in entries])
 
 
 def parse_entry(line: bytes) -> Entry | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from sandbox.agent.cri_log import Entry, parse_entry, parse_timestamp
+from sandbox.agent.cri_log import Entry, format_timestamp, parse_entry, parse_timestamp, whole_lines
 
 BLOCK_BYTES = 1 << 16
 FOLLOW_S = 0.05
@@ -98,8 +98,8 @@ async def read_log(path: Path, options: LogOptions, *, running: Callable[[], boo
             alive = running()
             block = file.read(BLOCK_BYTES)
             if block:
-                *lines, rest = (rest + block).split(b"\n")
-                if data := writer.write(lines):
+                whole, end, rest = (rest + block).rpartition(b"\n")
+                if data := writer.write(whole + end):
                     yield data
                 # Reading never blocks, so a long log must leave the loop to others now and then.
                 await asyncio.sleep(0)
@@ -145,13 +145,22 @@ class _Writer:
         self._options = options
         self._left = options.limit_bytes
         self._begins = True
+        second, rest = divmod(options.since_ns or 0, 10**9)
+        self._all_at_once = options.stream is None and rest == 0
+        self._since_second = format_timestamp(second * 10**9).removesuffix("Z").encode() if options.since_ns else b""
 
     @property
     def full(self) -> bool:
         return self._left == 0
 
-    def write(self, lines: list[bytes]) -> bytes:
-        data = b"".join(self._text(entry) for line in lines if (entry := parse_entry(line)) and self._wanted(entry))
+    def write(self, lines: bytes) -> bytes:
+        """Return what the client gets of whole lines of the file."""
+        data = None
+        if self._all_at_once and self._begins:
+            data = whole_lines(lines, timestamps=self._options.timestamps, since_second=self._since_second)
+        if data is None:
+            entries = map(parse_entry, lines.split(b"\n"))
+            data = b"".join(self._text(entry) for entry in entries if entry and self._wanted(entry))
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)

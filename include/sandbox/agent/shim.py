@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from sandbox.agent import namespaces
-from sandbox.agent.cri_log import LineSplitter, encode_entry
+from sandbox.agent.cri_log import LineSplitter, encode_entries
 from sandbox.agent.mounts import Mount, MountError, MountTree
 
 DRAIN_S = 2.0
@@ -160,7 +160,7 @@ class _Container:
         os.close(descriptor)
 
     def _append(self, name: str, lines: Any) -> None:
-        data = b"".join(encode_entry(time.time_ns(), name, partial, content) for partial, content in lines)
+        data = encode_entries(name, lines, time.time_ns)
         while data:
             data = data[os.write(self._log, data) :]
 

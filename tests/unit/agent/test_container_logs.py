@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.agent import logs
-from sandbox.agent.cri_log import encode_entry
+from sandbox.agent.cri_log import encode_entry, format_timestamp
 from sandbox.agent.logs import LogOptionError, LogOptions, read_log, read_tail
 
 pytestmark = pytest.mark.unit
@@ -71,6 +71,46 @@ def test_tail_is_the_end_of_the_whole(lines: list[bytes], count: int) -> None:
         path.write_bytes(b"".join(entries))
         expected = lines[max(0, len(lines) - count) :]
         assert [entry.content for entry in read_tail(path, count)] == expected
+
+
+WRITTEN = st.tuples(
+    st.integers(0, 8).map(lambda half: half * SECOND // 2),
+    st.sampled_from(["stdout", "stdout", "stderr"]),
+    st.sampled_from([False, False, False, True]),
+    st.binary(max_size=40).filter(lambda b: b"\n" not in b) | st.just(b"x 1970-01-01T00:00:01Z stdout F y"),
+)
+
+
+@given(
+    st.lists(WRITTEN, max_size=30),
+    st.booleans(),
+    st.integers(0, 8).map(lambda half: half * SECOND // 2) | st.none(),
+    st.integers(1, 300) | st.none(),
+    st.sampled_from(["stdout", None, None]),
+)
+def test_many_lines_at_once_are_given_as_one_by_one(
+    written: list[tuple[int, str, bool, bytes]],
+    timestamps: bool,
+    since_ns: int | None,
+    limit_bytes: int | None,
+    stream: str | None,
+) -> None:
+    options = LogOptions(timestamps=timestamps, since_ns=since_ns, limit_bytes=limit_bytes, stream=stream)
+    expected, begins = b"", True
+    for moment, name, partial, content in written:
+        if moment >= (since_ns or 0) and stream in (None, name):
+            stamp = f"{format_timestamp(moment)} ".encode() if timestamps and begins else b""
+            expected += stamp + content + (b"" if partial else b"\n")
+            begins = not partial
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "BLOCK_BYTES", 256)
+        assert read(write(Path(folder, "log"), *written), options) == expected[:limit_bytes]
+
+
+def test_what_is_no_entry_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"torn\n1970-01-01T00:00:01Z stdout F one\nx 1970-01-01T00:00:02Z stdout F two\n")
+    assert read(path, LogOptions()) == b"one\n"
 
 
 def test_tail_reaches_over_many_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sandbox.agent.cri_log import (
     CHUNK_BYTES,
     LineSplitter,
+    encode_entries,
     encode_entry,
     format_timestamp,
     parse_entry,
@@ -64,6 +65,13 @@ def test_entry_survives_the_file(moment: int, stream: str, partial: bool, conten
     assert entry is not None
     assert (entry.stream, entry.partial, entry.content) == (stream, partial, content)
     assert parse_timestamp(entry.timestamp) == moment
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * 10**9), st.booleans(), st.binary(max_size=20)), max_size=20))
+def test_many_entries_are_written_as_one_by_one(entries: list[tuple[int, bool, bytes]]) -> None:
+    moments = (moment for moment, _, _ in entries)
+    written = encode_entries("stderr", [entry[1:] for entry in entries], lambda: next(moments))
+    assert written == b"".join(encode_entry(moment, "stderr", *entry) for moment, *entry in entries)
 
 
 @pytest.mark.parametrize(
