@@ -12,6 +12,7 @@ from urllib.parse import quote
 from gpu_training.cluster.connection import TRIES, Cluster, Document, Reply
 from gpu_training.core.errors import ClusterError, ClusterRejected
 from gpu_training.core.events import JobReference
+from gpu_training.core.pods import extra_grace
 
 JOB_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 """Label by which the Job controller marks its pods; never a name, which the next Job may bear, too."""
@@ -120,14 +121,18 @@ async def delete_job(
 async def wait_gone(cluster: Cluster, job: JobReference, *, limit: float) -> bool:
     """Whether the Job and all its pods are gone within a time.
 
-    :param limit: seconds; a pod has its grace period to end.
+    :param limit: seconds, which allow for Kubernetes' own grace period; a longer one of the pods comes on top.
     """
-    deadline = monotonic() + limit
+    began, longest = monotonic(), 0.0
     pause = 0.1
     while True:
         document = await read_job(cluster, job.namespace, job.name)
-        if (document is None or document["metadata"]["uid"] != job.uid) and not await list_pods(cluster, job):
+        is_there = document is not None and document["metadata"]["uid"] == job.uid
+        pods = await list_pods(cluster, job)
+        if not is_there and not pods:
             return True
+        longest = max(longest, extra_grace(pods))
+        deadline = began + limit + longest
         if monotonic() >= deadline:
             return False
         await asyncio.sleep(min(pause, max(0.0, deadline - monotonic())))

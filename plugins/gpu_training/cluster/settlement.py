@@ -25,7 +25,7 @@ from gpu_training.core.naming import (
     is_ours,
 )
 from gpu_training.core.observation import JobObservation, Observation, image_of, observe, observe_job
-from gpu_training.core.pods import observe_pod
+from gpu_training.core.pods import extra_grace, observe_pod
 from gpu_training.core.recovery import recovered
 from gpu_training.core.training_container import mlflow_run_of
 
@@ -225,19 +225,23 @@ async def wait_released(cluster: Cluster, store: LedgerStore, ledger: Ledger) ->
     """Return when no pod of a Job that was taken away holds a GPU any more: two trainings of a lineage never run at
     once.
 
-    :raises ClusterUnavailable: one still does after a minute.
+    :raises ClusterUnavailable: one still does after a minute, or twice its grace period where that is longer.
     """
     taken = [job for job in ledger.jobs if job.ending in (Ending.DELETED, Ending.REPLACED, Ending.LOST) and job.uid]
-    deadline = monotonic() + _PATIENCE_S
+    began = monotonic()
     for job in taken[-1:]:
         reference = JobReference(namespace=store.lineage.namespace, name=job.name, uid=job.uid or "")
         pause = 0.1
         while holding := [
-            pod for each in await list_pods(cluster, reference) if not (pod := observe_pod(each)).ended and pod.node
+            (pod, each)
+            for each in await list_pods(cluster, reference)
+            if not (pod := observe_pod(each)).ended and pod.node
         ]:
-            if monotonic() >= deadline:
+            patience = _PATIENCE_S + 2 * extra_grace(each for _, each in holding)
+            if monotonic() >= began + patience:
+                pod, _ = holding[0]
                 raise ClusterUnavailable(
-                    f"pod {holding[0].name} of Job {job.name} still holds GPUs on {holding[0].node}, {_PATIENCE_S:g} s "
+                    f"pod {pod.name} of Job {job.name} still holds GPUs on {pod.node}, {patience:g} s "
                     "after its Job was deleted: nothing is trained beside it; look at the node and the pod's finalizers"
                 )
             await asyncio.sleep(pause)

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_training.contract import ContractError, parse_result
 from gpu_training.core.classify import classify_pod
 from gpu_training.core.observation import JobObservation, Observation
 from gpu_training.core.pods import Condition, ContainerState, PodObservation
 from gpu_training.core.rules import RuleTable
+from gpu_training.core.steps import Steps, steps_of_result
 from gpu_training.core.verdict import Category, Verdict
 
 _CIRCUMSTANCES: Final = frozenset(
@@ -39,6 +41,7 @@ class Attempt:
         too little.
     :param verdict: what its end means; None while it runs and when it succeeded.
     :param first_step: first step of the training that it did; None when it has not said so.
+    :param first_reported_step: least step that it reported; its first one was that or an earlier one.
     :param last_step: last step that it is known to have done.
     :param checkpoint_step: step of the newest complete checkpoint that it is known to have had: its own, or the one
         that it went on from.
@@ -55,6 +58,7 @@ class Attempt:
     estimated: bool
     verdict: Verdict | None
     first_step: int | None = None
+    first_reported_step: int | None = None
     last_step: int | None = None
     checkpoint_step: int | None = None
 
@@ -72,6 +76,7 @@ def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple
             pod,
             min(now, _latest_end(observation.job, pod, pods[n:])),
             classify_pod(_judged(observation.job, pod), rules, finding=findings.get(pod.name)),
+            _steps(pod, observation.steps.get(pod.name, Steps())),
         )
         for n, pod in enumerate(pods, start=1)
     )
@@ -108,11 +113,43 @@ def _judged(job: JobObservation | None, pod: PodObservation) -> PodObservation:
     return replace(pod, conditions=(*pod.conditions, _SUSPENDED)) if job.suspended or earlier else pod
 
 
-def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdict | None) -> Attempt:
+def with_steps(attempt: Attempt, steps: Steps) -> Attempt:
+    """Give an attempt that did these steps."""
+    return replace(
+        attempt,
+        first_step=steps.first,
+        first_reported_step=steps.least,
+        last_step=steps.last,
+        checkpoint_step=steps.checkpoint,
+    )
+
+
+def steps_of(attempt: Attempt) -> Steps:
+    """Give the steps that an attempt is known to have done."""
+    return Steps(
+        first=attempt.first_step,
+        least=attempt.first_reported_step,
+        last=attempt.last_step,
+        checkpoint=attempt.checkpoint_step,
+    )
+
+
+def _steps(pod: PodObservation, told: Steps) -> Steps:
+    """Give the steps of a pod, by its log and by what it left. Of an Indexed Job, the pod of index 0 speaks for all."""
+    if pod.index not in (None, 0):
+        return Steps()
+    try:
+        result = parse_result(pod.training.message if pod.training is not None else "")
+    except ContractError:
+        return told
+    return told if result.pod_uid not in (None, pod.uid) else steps_of_result(result).joined(told)
+
+
+def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdict | None, steps: Steps) -> Attempt:
     seen_end = _seen_end(pod)
     end = latest_end if seen_end is None else seen_end
     held = max(0.0, end - pod.scheduled_at) if pod.scheduled_at is not None else 0.0
-    return Attempt(
+    attempt = Attempt(
         number=number,
         pod=pod.name,
         uid=pod.uid,
@@ -124,6 +161,7 @@ def _attempt(number: int, pod: PodObservation, latest_end: float, verdict: Verdi
         estimated=seen_end is None and (pod.gone or pod.ended) and pod.scheduled_at is not None,
         verdict=verdict,
     )
+    return with_steps(attempt, steps)
 
 
 def _seen_end(pod: PodObservation) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from gpu_training.core.attempts import Attempt
+from gpu_training.core.attempts import Attempt, steps_of, with_steps
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.ledger import Ending, LedgerJob
 from gpu_training.core.memory_growth import is_largest
@@ -73,8 +73,15 @@ def _age(attempt: Attempt) -> tuple[float, str]:
 
 
 def _merged(before: Attempt | None, seen: Attempt) -> Attempt:
-    """Give what is known of an attempt: an end and its verdict, once seen, are not taken back by later sights."""
-    if before is None or before.ended_at is None:
+    """Give what is known of an attempt: an end and its verdict, once seen, are not taken back by later sights, and
+    neither are its steps."""
+    if before is None:
+        return seen
+    return with_steps(_ended_as(before, seen), steps_of(before).joined(steps_of(seen)))
+
+
+def _ended_as(before: Attempt, seen: Attempt) -> Attempt:
+    if before.ended_at is None:
         return seen
     if seen.ended_at is None:
         return before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Final, TypeVar
 
@@ -11,7 +11,7 @@ from gpu_training.core.attempts import Attempt
 from gpu_training.core.brevity import BRIEFER, LONGEST
 from gpu_training.core.budget import Allowance
 from gpu_training.core.errors import GpuTrainingError
-from gpu_training.core.ledger import Claim, Ending, Ledger, LedgerJob, Renewal, Trained
+from gpu_training.core.ledger import Claim, Ending, Ledger, LedgerJob, Renewal, Trained, attempts_in
 from gpu_training.core.plain_data import (
     PlainDataError,
     attempt_of,
@@ -29,6 +29,7 @@ from gpu_training.core.plain_data import (
     whole,
 )
 from gpu_training.core.queue_time import Interval, merged
+from gpu_training.core.resume import repeated_steps
 
 LEDGER_VERSION: Final = 1
 _HEAD: Final = (
@@ -69,7 +70,7 @@ def _written(ledger: Ledger) -> str:
     body = {
         "v": LEDGER_VERSION,
         **{name: getattr(ledger, name) for name in _HEAD},
-        "jobs": [_plain_job(job) for job in ledger.jobs],
+        "jobs": [_plain_job(job, attempts_in(ledger, job.generation)) for job in ledger.jobs],
         "claims": [asdict(claim) for claim in ledger.claims],
         "renewals": [asdict(renewal) for renewal in ledger.renewals],
         "trained": [{**asdict(trained), "result": plain_result(trained.result)} for trained in ledger.trained],
@@ -83,10 +84,12 @@ def _lines(value: object) -> str:
     return "[\n  " + ",\n  ".join(json.dumps(entry) for entry in value) + "\n]"
 
 
-def _plain_job(job: LedgerJob) -> dict[str, object]:
+def _plain_job(job: LedgerJob, all_attempts: Sequence[Attempt]) -> dict[str, object]:
     return {
         **asdict(job),
         "verdict": plain_verdict(job.verdict),
+        # For people: what is read again is counted anew.
+        "repeated_steps": sum(repeated_steps(attempt, all_attempts) for attempt in job.attempts),
         "attempts": [plain_attempt(attempt) for attempt in job.attempts],
     }
 

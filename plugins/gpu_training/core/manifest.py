@@ -39,7 +39,7 @@ from gpu_training.core.overlay import (
 from gpu_training.core.placement import Toleration
 from gpu_training.core.resources import GPU_RESOURCE
 from gpu_training.core.rules import RuleTable
-from gpu_training.core.spec import NO_SHARED_MEMORY, TrainingSpec
+from gpu_training.core.spec import DEFAULT_GRACE_S, MAXIMUM_GRACE_S, NO_SHARED_MEMORY, TrainingSpec
 from gpu_training.core.training_container import RunSettings, shape_training_container
 from gpu_training.core.volumes import SHARED_MEMORY_VOLUME, Volume, VolumeSource
 from gpu_training.core.waiters import to_text
@@ -143,7 +143,8 @@ def _shape_pod(pod: Document, spec: TrainingSpec, identity: Identity, settings: 
         if value is not None:
             settle(pod, name, value, _POD)
     lay_over(pod, "volumes", "name", _volumes(spec), _POD)
-    pod["containers"] = _containers(pod, spec, identity, settings)
+    grace_seconds = _grace(pod, spec)
+    pod["containers"] = _containers(pod, spec, identity, settings, grace_seconds)
     pod["securityContext"] = {**_POD_SECURITY, **child(pod, "securityContext", _POD)}
     inits = children(pod, "initContainers", _POD) if pod.get("initContainers") else []
     for container in (*pod["containers"], *inits):
@@ -151,14 +152,32 @@ def _shape_pod(pod: Document, spec: TrainingSpec, identity: Identity, settings: 
         container["securityContext"] = {**copy.deepcopy(_CONTAINER_SECURITY), **given}
 
 
-def _containers(pod: Document, spec: TrainingSpec, identity: Identity, settings: RunSettings) -> list[Document]:
+def _grace(pod: Document, spec: TrainingSpec) -> int:
+    """Give the pod's grace period in seconds, by the spec, else by the base, else Kubernetes' own."""
+    if spec.grace_seconds is not None:
+        settle(pod, "terminationGracePeriodSeconds", spec.grace_seconds, _POD)
+    fill(pod, "terminationGracePeriodSeconds", DEFAULT_GRACE_S)
+    found = pod["terminationGracePeriodSeconds"]
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAXIMUM_GRACE_S:
+        raise ConfigurationError(
+            f"{_POD}.terminationGracePeriodSeconds",
+            found,
+            f"whole seconds from 0 to {MAXIMUM_GRACE_S} are expected; training.grace_seconds is the place for them",
+        )
+    return found
+
+
+def _containers(
+    pod: Document, spec: TrainingSpec, identity: Identity, settings: RunSettings, grace_seconds: int
+) -> list[Document]:
     """Give the base's containers with the training container, made where it is absent, in its place."""
     containers = list(children(pod, "containers", _POD))
     training = next((container for container in containers if container.get("name") == TRAINING_CONTAINER), None)
     if training is None:
         training = {"name": TRAINING_CONTAINER}
         containers.insert(0, training)
-    shape_training_container(training, spec, identity, settings, f"{_POD}.containers[{TRAINING_CONTAINER}]")
+    where = f"{_POD}.containers[{TRAINING_CONTAINER}]"
+    shape_training_container(training, spec, identity, settings, where, grace_seconds=grace_seconds)
     return containers
 
 

@@ -59,12 +59,21 @@ def reason_annotation(verdict: Verdict) -> dict[str, str]:
     return {ANNOTATION_ENDED_BECAUSE: json.dumps({name: value[:_LONGEST_WORDS] for name, value in words.items()})}
 
 
-def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool, attempts_left: int) -> Order | None:
+def due(
+    job: LedgerJob,
+    seen: JobObservation,
+    now: float,
+    *,
+    logs_are_read: bool,
+    attempts_left: int,
+    begun_anew: Verdict | None = None,
+) -> Order | None:
     """Give the order for a Job that lives and is over; None while it may go on.
 
     :param job: its record, in which all that was seen is booked.
     :param now: seconds since 1970.
     :param attempts_left: that the lineage may still spend.
+    :param begun_anew: why it is ended though all is well with it: an attempt has not gone on from its checkpoint.
     :param logs_are_read: whether the logs of what has failed were read to their end, which may explain more.
     """
     if seen.ended or seen.deleting or seen.condition("FailureTarget") or seen.condition("SuccessCriteriaMet"):
@@ -72,7 +81,7 @@ def due(job: LedgerJob, seen: JobObservation, now: float, *, logs_are_read: bool
     if ended_because(seen) is not None:
         return None
     verdicts = [attempt.verdict for attempt in job.attempts if attempt.verdict is not None]
-    final = next((verdict for verdict in reversed(verdicts) if verdict.action in _FINAL_FOR_THE_JOB), None)
+    final = next((verdict for verdict in reversed(verdicts) if verdict.action in _FINAL_FOR_THE_JOB), begun_anew)
     if final is not None:
         return Order(verdict=final)
     # A replacement that began while nobody watched is the next attempt, if the lineage has one left: a training for its

@@ -50,6 +50,7 @@ def attempt_of(body: Mapping[str, object]) -> Attempt:
         estimated=estimated,
         verdict=verdict_of(body.get("verdict")),
         first_step=optional_whole(body, "first_step"),
+        first_reported_step=optional_whole(body, "first_reported_step"),
         last_step=optional_whole(body, "last_step"),
         checkpoint_step=optional_whole(body, "checkpoint_step"),
     )

@@ -6,7 +6,7 @@ are seconds since 1970, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,6 +15,7 @@ from gpu_training.core.documents import Document, child, entries, parse_time, te
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.quantity import parse_quantity
 from gpu_training.core.resources import GPU_RESOURCE
+from gpu_training.core.spec import DEFAULT_GRACE_S
 
 # Set by the Job controller on every pod of an Indexed Job.
 _INDEX_ANNOTATION: Final = "batch.kubernetes.io/job-completion-index"
@@ -160,6 +161,13 @@ def observe_pod(document: object, *, gone: bool = False) -> PodObservation:
         init_containers=_containers(status, "initContainerStatuses", _sidecars(spec)),
         containers=_containers(status, "containerStatuses"),
     )
+
+
+def extra_grace(pods: Iterable[object]) -> float:
+    """Give the seconds by which the longest grace period of some pods (documents) is above Kubernetes' own: whoever
+    waits for them to go has to wait that much longer."""
+    periods = (whole(child(pod, "spec"), "terminationGracePeriodSeconds") or 0 for pod in pods)
+    return float(max(0, max(periods, default=0) - DEFAULT_GRACE_S))
 
 
 def _index(value: str) -> int | None:

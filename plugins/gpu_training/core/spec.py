@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final, Literal, overload
 
 from gpu_training.core.budget import DeclaredBudget, parse_budget
+from gpu_training.core.choices import IfNotResumed, IfTrained, parse_choice
 from gpu_training.core.clocks import Clocks, parse_clocks
 from gpu_training.core.environment import SecretKey, parse_environment, parse_secret_environment
 from gpu_training.core.errors import ConfigurationError
@@ -39,6 +39,9 @@ MINIMUM_TTL_S: Final = 60
 """Below this the TTL controller takes Job, pods and logs away before whoever waits has read them."""
 MAXIMUM_TTL_S: Final = 30 * 24 * 3600
 MAXIMUM_BACKOFF_LIMIT: Final = 20
+DEFAULT_GRACE_S: Final = 30
+"""Kubernetes' own."""
+MAXIMUM_GRACE_S: Final = 3600
 
 MODEL_NAME: Final = r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?"
 """A model's name: it begins Job names and is a label."""
@@ -52,13 +55,6 @@ NO_SHARED_MEMORY: Final = "0"
 
 _SHARED_MEMORY: Final = "1Gi"
 _ARGUMENT_NAME: Final = r"[A-Za-z][A-Za-z0-9_.-]{0,62}"
-
-
-class IfTrained(StrEnum):
-    """What a run gets whose work is trained already. A public value: teams write it in YAML and in the trigger form."""
-
-    REUSE = "reuse"
-    RETRAIN = "retrain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +77,9 @@ class TrainingSpec:
     :param spot_fallback: where the last attempt goes instead; None for nowhere else.
     :param failure_rules: the team's own, which come before the built-in ones.
     :param if_trained: what a run gets whose work is trained already.
+    :param if_not_resumed: what follows when a retry begins at the first step though a checkpoint was there.
+    :param grace_seconds: between SIGTERM and SIGKILL, for a last checkpoint; None for what the base says, else
+        Kubernetes' own 30.
     """
 
     model: str
@@ -112,6 +111,8 @@ class TrainingSpec:
     memory_growth: MemoryGrowth
     spot_fallback: SpotFallback | None = None
     if_trained: IfTrained = IfTrained.REUSE
+    if_not_resumed: IfNotResumed = IfNotResumed.WARN
+    grace_seconds: int | None = None
     failure_rules: tuple[Rule, ...] = ()
 
 
@@ -184,20 +185,19 @@ def parse_training_spec(document: object, *, where: str = "training", templates:
         budget=budget,
         memory_growth=parse_memory_growth(fields.section("memory_growth"), resources),
         spot_fallback=parse_spot_fallback(fields.section("spot_fallback"), attempts=budget.attempts),
-        if_trained=_if_trained(fields),
+        if_trained=parse_choice(fields, "if_trained", IfTrained.REUSE),
+        if_not_resumed=parse_choice(fields, "if_not_resumed", IfNotResumed.WARN),
+        grace_seconds=_grace(fields),
         failure_rules=parse_team_rules(fields.sequence("failure_rules"), fields.path("failure_rules")),
     )
     fields.finish()
     return None if fields.templated else spec
 
 
-def _if_trained(fields: Fields) -> IfTrained:
-    value = fields.text("if_trained", IfTrained.REUSE, allowed=f"one of {', '.join(IfTrained)}")
-    if fields.is_late(fields.take("if_trained", "")):
-        return IfTrained.REUSE
-    if value not in set(IfTrained):
-        raise fields.refuse("if_trained", f"one of {', '.join(IfTrained)} is expected")
-    return IfTrained(value)
+def _grace(fields: Fields) -> int | None:
+    if fields.take("grace_seconds", None) is None:
+        return None
+    return fields.whole("grace_seconds", minimum=1, maximum=MAXIMUM_GRACE_S, unit="seconds")
 
 
 def _entrypoint(fields: Fields) -> tuple[str, ...]:

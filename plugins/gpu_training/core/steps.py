@@ -46,9 +46,7 @@ class Steps:
 
 def steps_of_result(result: Result) -> Steps:
     """Give the steps that a result document tells."""
-    return Steps(
-        first=result.first_step, least=result.first_step, last=result.last_step, checkpoint=result.checkpoint_step
-    )
+    return Steps(first=result.first_step, last=result.last_step, checkpoint=result.checkpoint_step)
 
 
 def _of(choose: Callable[[Iterable[int]], int], *sights: int | None) -> int | None:

@@ -35,10 +35,17 @@ class RunSettings:
 
 
 def shape_training_container(
-    container: Document, spec: TrainingSpec, identity: Identity, settings: RunSettings, where: str
+    container: Document,
+    spec: TrainingSpec,
+    identity: Identity,
+    settings: RunSettings,
+    where: str,
+    *,
+    grace_seconds: int,
 ) -> None:
     """Lay the spec over a base's training container.
 
+    :param grace_seconds: of its pod.
     :raises ConfigurationError: the base contradicts the spec.
     """
     arguments = {DATA_VERSION_ARGUMENT: identity.data_version, **spec.arguments}
@@ -54,7 +61,7 @@ def shape_training_container(
     }
     for name, value in values.items():
         settle(container, name, value, where)
-    lay_over(container, "env", "name", _environment(spec, identity, settings), where)
+    lay_over(container, "env", "name", _environment(spec, identity, settings, grace_seconds), where)
     sources: list[Document] = [{"secretRef": {"name": name}} for name in spec.environment_from_secrets]
     sources += [{"configMapRef": {"name": name}} for name in spec.environment_from_config_maps]
     add_missing(container, "envFrom", sources, where)
@@ -78,7 +85,7 @@ def _mounts(spec: TrainingSpec) -> list[Document]:
     return mounts
 
 
-def _environment(spec: TrainingSpec, identity: Identity, settings: RunSettings) -> list[Document]:
+def _environment(spec: TrainingSpec, identity: Identity, settings: RunSettings, grace_seconds: int) -> list[Document]:
     """Give all variables, the operator's own first, since a value may name those before it, as `$(DATA_VERSION)`."""
     values = {
         Variable.DATA_VERSION: identity.data_version,
@@ -88,6 +95,7 @@ def _environment(spec: TrainingSpec, identity: Identity, settings: RunSettings) 
         Variable.MLFLOW_TRACKING_URI: settings.tracking_uri,
         Variable.MLFLOW_RUN_ID: settings.mlflow_run_id,
         Variable.CHECKPOINT_URI: checkpoint_folder(spec, identity),
+        Variable.GRACE_SECONDS: str(grace_seconds),
     }
     entries: list[Document] = [
         {"name": name.value, "value": value} for name, value in values.items() if value is not None

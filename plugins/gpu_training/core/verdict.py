@@ -59,6 +59,8 @@ class Category(StrEnum):
     STARTUP_TIMEOUT = "startup_timeout"
     RUN_TIMEOUT = "run_timeout"
     STALLED = "stalled"
+    NOT_RESUMED = "not_resumed"
+    """An attempt began anew though a checkpoint was there (:mod:`gpu_training.core.resume`)."""
     TOTAL_TIMEOUT = "total_timeout"
     UNREACHABLE = "unreachable"
     """Nobody could ask for the Job any longer than its deadline: whether it goes on is not known."""

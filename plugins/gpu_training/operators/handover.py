@@ -30,6 +30,7 @@ def trigger_for(
         has_fallback=plan.spec.spot_fallback is not None,
         memory_cap=plan.spec.memory_growth.maximum,
         clocks=plan.spec.clocks,
+        if_not_resumed=plan.spec.if_not_resumed,
     )
     return TrainingJobTrigger(
         cluster=address.to_document(),

@@ -22,6 +22,7 @@ from gpu_training.core.errors import (
 )
 from gpu_training.core.events import EventError, JobReference, TrainingEvent, Work
 from gpu_training.core.naming import Identity
+from gpu_training.core.resume import repeated_steps, total_repeated_steps
 from gpu_training.core.verdict import Action, Verdict
 
 _FINAL = (ConfigurationError, DataVersionError, ClusterRejected, JobNameConflict, LedgerConflict, EventError)
@@ -91,6 +92,7 @@ def result_document(
         "mlflow_run_id": (result.mlflow_run_id if result else None) or work.mlflow_run_id,
         "device": result.device if result else None,
         "last_step": result.last_step if result else None,
+        "repeated_steps": total_repeated_steps(attempts),
     }
 
 
@@ -133,6 +135,15 @@ def attempt_table(attempts: Sequence[Attempt]) -> list[str]:
     return [
         f"attempt {attempt.number}: pod {attempt.pod} on {attempt.node or 'no node'}, "
         f"{'about ' if attempt.estimated else ''}{attempt.gpu_seconds:g} GPU-seconds: "
-        f"{attempt.verdict.category if attempt.verdict else 'succeeded'}"
+        f"{attempt.verdict.category if attempt.verdict else 'succeeded'}{_steps(attempt, attempts)}"
         for attempt in attempts
     ]
+
+
+def _steps(attempt: Attempt, attempts: Sequence[Attempt]) -> str:
+    if attempt.last_step is None:
+        return ""
+    first = f"steps {attempt.first_step} to" if attempt.first_step is not None else "up to step"
+    repeated = repeated_steps(attempt, attempts)
+    again = f", {repeated} of them done before" if repeated else ""
+    return f"; {first} {attempt.last_step}{again}"

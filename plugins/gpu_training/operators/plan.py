@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gpu_training.core.budget import Budget
+from gpu_training.core.choices import IfTrained
 from gpu_training.core.consequence import Request
 from gpu_training.core.dataversion import DataVersion, parse_data_version
 from gpu_training.core.decide import Policy
 from gpu_training.core.events import Work
 from gpu_training.core.naming import Identity, TaskTry, fingerprint
 from gpu_training.core.rules import RuleTable
-from gpu_training.core.spec import IfTrained, TrainingSpec, parse_training_spec
+from gpu_training.core.spec import TrainingSpec, parse_training_spec
 from gpu_training.rule_table import rules_for
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.exhaustion import exhausted, seconds_left
 from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in
+from gpu_training.core.ledger_news import SEEN_EVERY_S, is_idle, says_more
 from gpu_training.core.observation import JobObservation, Observation, image_of
 from gpu_training.core.orders import (
     REPLACED,
@@ -31,10 +32,9 @@ from gpu_training.core.spending import spending
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import LEFT, Category
 from gpu_training.task_log import TaskLog
+from gpu_training.triggers.beginnings import Beginnings
 
 _AGAIN_AFTER_S: Final = 5.0
-_SEEN_EVERY_S: Final = 30.0
-"""How often it is written down that nothing ran: whoever watches next charges what nobody has seen."""
 LOG_PATIENCE_S: Final = 3.0
 """How long the end of a failed attempt's log is waited for. The next pod comes 10 s after it at the earliest."""
 
@@ -82,10 +82,11 @@ class Bookkeeper:
         self._quiet_until = 0.0
         self._ended_at: dict[str, float] = {}
         self._warned = False
+        self._beginnings = Beginnings(terms.if_not_resumed, log)
         self.attempts: tuple[Attempt, ...] = ()
+        """As the ledger has them, with what was seen last: those of before this watch are among them."""
         self.is_read = False
         """Whether the ledger was read, so that `attempts` are all that are known."""
-        """As the ledger has them, with what was seen last: those of before this watch are among them."""
 
     async def watch(self, observation: Observation, now: float) -> float | None:
         """Write down what is new, and act on it: end the Job that is over, make room for what a node turned away.
@@ -104,6 +105,7 @@ class Bookkeeper:
             if record is None:
                 return None
             self.attempts, self.is_read = record.attempts, True
+            self._beginnings.tell(self._of_generation(record))
             await self._act(record, observation, seen, now)
         except GpuTrainingError as error:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
@@ -112,7 +114,7 @@ class Bookkeeper:
         held = sum(attempt.gpus for attempt in record.attempts if attempt.ended_at is None and attempt.started_at)
         # With nothing left the Job was told to end: it has its grace period, or longer on a node that is cut off.
         left = seconds_left(record, record.allowance, held, now) or _AGAIN_AFTER_S
-        return min(left, _SEEN_EVERY_S) if _is_idle(record, seen) else left
+        return min(left, SEEN_EVERY_S) if is_idle(record, seen) else left
 
     async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
         """Write the end down, and give it with what the lineage has behind it.
@@ -190,7 +192,7 @@ class Bookkeeper:
         if record is None or record.uid != self._job.uid or record.ended_at is not None:
             return None
         booked = self._booked(record, observation, now)
-        if not _says_more(record, booked, observation.job):
+        if not says_more(record, booked, observation.job):
             return booked
 
         def write(newest: Ledger) -> tuple[Ledger, LedgerJob | None]:
@@ -198,7 +200,7 @@ class Bookkeeper:
             if before is None or before.uid != self._job.uid or before.ended_at is not None:
                 return newest, None
             after = self._booked(before, observation, now)
-            return newest.with_job(after) if _says_more(before, after, observation.job) else newest, after
+            return newest.with_job(after) if says_more(before, after, observation.job) else newest, after
 
         return await self._store.change(write, now=now)
 
@@ -209,6 +211,7 @@ class Bookkeeper:
             now,
             logs_are_read=self._logs_are_read(record),
             attempts_left=self._attempts_left(record, now),
+            begun_anew=self._beginnings.begun_anew(self._of_generation(record)),
         )
         if ended_because(seen) is not None and seen.suspended and not seen.ended and not seen.deleting:
             # No deadline runs in a suspended Job: it would wait on, and be ended once its queue lets it begin.
@@ -236,6 +239,11 @@ class Bookkeeper:
             limits["activeDeadlineSeconds"] = deadline
         if limits:
             await self._patch({"spec": limits})
+
+    def _of_generation(self, record: LedgerJob) -> tuple[Attempt, ...]:
+        """Give the attempts of all Jobs of the generation, with what is seen of this one now."""
+        ledger = self._store.seen
+        return record.attempts if ledger is None else attempts_in(ledger.with_job(record), record.generation)
 
     def _attempts_left(self, record: LedgerJob, now: float) -> int:
         ledger = self._store.seen
@@ -268,20 +276,3 @@ class Bookkeeper:
         if not self._warned:
             self._warned = True
             self._log.warning("The ledger is not kept, the training goes on: %s", error)
-
-
-def _says_more(before: LedgerJob, after: LedgerJob, seen: JobObservation | None) -> bool:
-    """Whether a record is worth a write: something happened, or for a while nothing ran in a Job that has begun."""
-    if _facts(after) != _facts(before) or after.unseen_gpu_seconds != before.unseen_gpu_seconds:
-        return True
-    return _is_idle(after, seen) and after.seen_until - before.seen_until >= _SEEN_EVERY_S
-
-
-def _is_idle(record: LedgerJob, seen: JobObservation | None) -> bool:
-    """Whether a Job has begun and has no pod: it backs off, or none may be made."""
-    return seen is not None and seen.started_at is not None and all(a.ended_at is not None for a in record.attempts)
-
-
-def _facts(record: LedgerJob) -> list[object]:
-    """Give what is worth a write: not that what runs has run a little longer."""
-    return [(a.uid, a.node, a.started_at, a.ended_at, a.verdict) for a in record.attempts]

@@ -90,6 +90,8 @@ def full_document() -> dict[str, Any]:
             "tolerations": [{"key": "on-demand", "value": "true", "effect": "NoSchedule"}],
         },
         if_trained="retrain",
+        if_not_resumed="stop",
+        grace_seconds=120,
         failure_rules=[
             {
                 "name": "loader-stopped",

@@ -28,11 +28,12 @@ from tests.unit.core.kubernetes_documents import (
 )
 from tests.unit.core.ledgers import attempt, ledger_job, verdict
 
-from gpu_training.core.attempts import Attempt, attempts_of
+from gpu_training.core.attempts import Attempt, attempts_of, with_steps
 from gpu_training.core.bookkeeping import book, close, final_verdict, take_away
 from gpu_training.core.decide import Outcome, OutcomeKind
 from gpu_training.core.ledger import Ending, LedgerJob
 from gpu_training.core.observation import Observation, observe
+from gpu_training.core.steps import Steps
 from gpu_training.core.verdict import Action, Category, Verdict
 from gpu_training.rule_table import built_in_rules
 
@@ -110,7 +111,7 @@ def test_an_attempt_whose_pod_is_gone_stays_as_it_ended() -> None:
 )
 def test_an_end_once_seen_is_not_taken_back(later: Document) -> None:
     ended = look(NEW, 20, job(), failed_pod(83, name="a"))
-    assert only(look(ended, 60, job(), later)) == only(ended)
+    assert with_steps(only(look(ended, 60, job(), later)), Steps()) == only(ended)
 
 
 def test_what_no_rule_knew_may_be_explained_by_the_logs_last_lines_and_once_only() -> None:

@@ -68,6 +68,34 @@ def test_the_smallest_spec_leaves_out_what_it_does_not_ask_for() -> None:
     assert "GPU_TRAINING_CHECKPOINT_URI" not in [entry["name"] for entry in container["env"]]
 
 
+@pytest.mark.parametrize(
+    ("base", "changes", "seconds"),
+    [
+        ({}, {}, 30),
+        ({}, {"grace_seconds": 120}, 120),
+        ({"terminationGracePeriodSeconds": 60}, {}, 60),
+        ({"terminationGracePeriodSeconds": 0}, {}, 0),
+        ({"terminationGracePeriodSeconds": 120}, {"grace_seconds": 120}, 120),
+    ],
+)
+def test_the_program_is_told_how_long_it_has_after_the_notice_of_a_reclaim(
+    base: dict[str, Any], changes: dict[str, Any], seconds: int
+) -> None:
+    job = build(pod_base(**base), **changes)
+    assert pod_of(job)["terminationGracePeriodSeconds"] == seconds
+    told = {entry["name"]: entry.get("value") for entry in training_of(job)["env"]}
+    assert told["GPU_TRAINING_GRACE_SECONDS"] == str(seconds)
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [(60, {"grace_seconds": 120}), (7200, {}), ("60", {}), (True, {}), (-1, {})],
+)
+def test_a_base_with_another_grace_period_or_none_that_can_be_is_refused(base: object, changes: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="terminationGracePeriodSeconds"):
+        build(pod_base(terminationGracePeriodSeconds=base), **changes)
+
+
 def test_shared_memory_can_be_left_out() -> None:
     job = build(shared_memory="0")
     assert pod_of(job)["volumes"] == []

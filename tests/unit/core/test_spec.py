@@ -10,13 +10,14 @@ from tests.unit.core.specs import document, full_document, spec
 
 from gpu_training.contract import Variable
 from gpu_training.core.budget import DEFAULT_DISRUPTIONS, DeclaredBudget
+from gpu_training.core.choices import IfNotResumed, IfTrained
 from gpu_training.core.clocks import Clocks
 from gpu_training.core.environment import SecretKey
 from gpu_training.core.errors import ConfigurationError
 from gpu_training.core.memory_growth import MemoryGrowth
 from gpu_training.core.placement import SpotFallback, Toleration
 from gpu_training.core.resources import GPU_RESOURCE, Resources
-from gpu_training.core.spec import IfTrained, parse_training_spec
+from gpu_training.core.spec import parse_training_spec
 from gpu_training.core.volumes import SHARED_MEMORY_PATH, Volume, VolumeSource
 
 pytestmark = pytest.mark.core
@@ -73,6 +74,7 @@ def test_a_full_document_is_read_field_by_field() -> None:
         tolerations=(Toleration(key="on-demand", value="true", effect="NoSchedule"),),
     )
     assert read.if_trained is IfTrained.RETRAIN
+    assert (read.if_not_resumed, read.grace_seconds) == (IfNotResumed.STOP, 120)
     assert [(rule.name, rule.exit_codes) for rule in read.failure_rules] == [("loader-stopped", (9,))]
 
 
@@ -84,6 +86,7 @@ def test_the_smallest_document_gets_defaults() -> None:
     assert read.budget == DeclaredBudget(attempts=None, disruptions=DEFAULT_DISRUPTIONS)
     assert read.memory_growth == MemoryGrowth(factor=Fraction(3, 2), maximum="4096Mi")
     assert (read.spot_fallback, read.if_trained, read.failure_rules) == (None, IfTrained.REUSE, ())
+    assert (read.if_not_resumed, read.grace_seconds) == (IfNotResumed.WARN, None)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +312,10 @@ def volume(**changes: Any) -> dict[str, Any]:
         ({"spot_fallback": {"tolerations": []}}, "spot_fallback.node_selector", None, "labels of the nodes"),
         ({"if_trained": "always"}, "if_trained", "always", "one of reuse, retrain is expected"),
         ({"if_trained": True}, "if_trained", True, "quote it"),
+        ({"if_not_resumed": "fail"}, "if_not_resumed", "fail", "one of warn, stop is expected"),
+        ({"grace_seconds": 0}, "grace_seconds", 0, "from 1 to 3600 seconds"),
+        ({"grace_seconds": 3601}, "grace_seconds", 3601, "from 1 to 3600 seconds"),
+        ({"grace_seconds": "long"}, "grace_seconds", "long", "seconds"),
         ({"failure_rules": {"name": "x"}}, "failure_rules", {"name": "x"}, "a list is expected"),
         # The rest.
         ({"checkpoint_uri": "checkpoints"}, "checkpoint_uri", "checkpoints", "a URI such as s3://bucket/folder"),
@@ -420,6 +427,8 @@ TEMPLATED: list[dict[str, Any]] = [
     {"resources": limits(memory=_T), "memory_growth": {"factor": 2, "maximum": "1Mi"}},
     {"spot_fallback": {"node_selector": {"capacity": _T}, "tolerations": [{"key": _T}]}},
     {"if_trained": _T},
+    {"if_not_resumed": _T},
+    {"grace_seconds": _T},
     {"resources": gpus(_T), "budget": {"gpu_seconds": 10}},
     {"backoff_limit": _T, "budget": {"attempts": 1}},
     {"deadline_seconds": _T, "budget": {"wall_seconds": 10}},

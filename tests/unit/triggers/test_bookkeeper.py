@@ -13,16 +13,18 @@ import pytest
 from tests.unit.cluster.object_server import ObjectApi
 from tests.unit.core.kubernetes_documents import JOB_UID, Document, at, condition, job, moment, pod
 from tests.unit.core.ledgers import ALLOWANCE, BUDGET, attempt, failed_attempts, trained, verdict
-from tests.unit.triggers.one_job import JOB, LINEAGE, RECORD, REFERENCE, Log, keep, kept
+from tests.unit.triggers.one_job import JOB, LEDGER, LINEAGE, RECORD, REFERENCE, Log, keep, kept
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.ledger_store import LedgerStore
+from gpu_training.core.choices import IfNotResumed
 from gpu_training.core.clocks import Clocks
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.ledger import Ending
-from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE
+from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE, LEDGER_KEY
 from gpu_training.core.observation import Observation, observe
 from gpu_training.core.plain_data import plain_verdict
+from gpu_training.core.steps import Steps
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import Action, Category
 from gpu_training.rule_table import built_in_rules
@@ -44,8 +46,17 @@ def with_books(
     *,
     result_required: bool = True,
     clocks: Clocks | None = None,
+    if_not_resumed: IfNotResumed = IfNotResumed.WARN,
+    log: Log | None = None,
 ) -> Any:
     """Give what some work with the books of the Job gives."""
+    terms = Terms(
+        budget=BUDGET,
+        has_fallback=False,
+        memory_cap="8Gi",
+        clocks=clocks or Clocks(),
+        if_not_resumed=if_not_resumed,
+    )
 
     async def run() -> Any:
         async with Cluster(api.address) as cluster:
@@ -56,9 +67,9 @@ def with_books(
                     REFERENCE,
                     1,
                     policy=Policy(result_required=result_required, rules=built_in_rules()),
-                    terms=Terms(budget=BUDGET, has_fallback=False, memory_cap="8Gi", clocks=clocks or Clocks()),
+                    terms=terms,
                     mlflow_run_id="r",
-                    log=Log(),
+                    log=log or Log(),
                 )
             )
 
@@ -249,3 +260,59 @@ def test_the_deadline_of_a_job_that_has_none_running_or_is_over_is_left_alone(
     api.put(JOB, job(spec=spec, **changes))
     assert see(api, second=100) == 1800
     assert api.count("PATCH") == 0
+
+
+# Where each attempt began.
+
+LEFT_A_CHECKPOINT = replace(
+    attempt("gone", start=moment(2), end=moment(590), action=Action.WAIT),
+    first_step=1,
+    last_step=74,
+    checkpoint_step=60,
+)
+
+
+def begin(api: ObjectApi, *firsts: int | None, if_not_resumed: IfNotResumed = IfNotResumed.WARN) -> Log:
+    """Have the second attempt of a Job say where it begins, look by look, and give what was said of that."""
+    keep(api, replace(RECORD, attempts=(LEFT_A_CHECKPOINT,), seen_until=moment(600)))
+    api.put(JOB, job(spec={"activeDeadlineSeconds": 1800, "backoffLimit": 9}))
+    log = Log()
+
+    async def look(books: Bookkeeper) -> None:
+        for n, first in enumerate(firsts):
+            seen = observe(api.objects[JOB], [pod("Running", name="b", created=601, scheduled=602)])
+            steps = {} if first is None else {"b": Steps(first=first, last=first - 1)}
+            await books.watch(replace(seen, steps=steps), moment(610 + n))
+
+    with_books(api, look, if_not_resumed=if_not_resumed, log=log)
+    return log
+
+
+def test_an_attempt_that_goes_on_is_told_once_with_the_evidence(api: ObjectApi) -> None:
+    log = begin(api, None, 61, 61, if_not_resumed=IfNotResumed.STOP)
+    (told,) = [line for line in log.lines if "checkpoint of step 60" in line]
+    assert told.startswith("attempt 2: pod b goes on at step 61")
+    assert log.warnings == []
+    assert api.count("PATCH") == 0
+    assert [(each.first_step, each.last_step) for each in kept(api).jobs[0].attempts] == [(1, 74), (61, 60)]
+
+
+def test_an_attempt_that_begins_anew_is_warned_of_and_goes_on(api: ObjectApi) -> None:
+    log = begin(api, 1, 1)
+    (told,) = log.warnings
+    assert told.startswith("attempt 2: pod b begins anew, at step 1")
+    assert api.count("PATCH") == 0
+
+
+def test_an_attempt_that_begins_anew_is_stopped_where_the_team_wants_it_so(api: ObjectApi) -> None:
+    begin(api, 1, 1, if_not_resumed=IfNotResumed.STOP)
+    annotations, spec = api.objects[JOB]["metadata"]["annotations"], api.objects[JOB]["spec"]
+    assert json.loads(annotations[ANNOTATION_ENDED_BECAUSE])["category"] == Category.NOT_RESUMED
+    assert (spec["activeDeadlineSeconds"], spec["backoffLimit"]) == (1, 0)
+
+
+def test_the_ledger_counts_the_steps_that_were_done_again(api: ObjectApi) -> None:
+    again = replace(attempt("b", start=moment(602), end=moment(700)), first_step=61, last_step=100)
+    keep(api, replace(RECORD, attempts=(LEFT_A_CHECKPOINT, again)))
+    (record,) = json.loads(api.objects[LEDGER]["data"][LEDGER_KEY])["jobs"]
+    assert record["repeated_steps"] == 14
