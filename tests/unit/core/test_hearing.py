@@ -15,7 +15,8 @@ from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX, Progress, rend
 from gpu_training.core import hearing as hearing_module
 from gpu_training.core.hearing import Hearing
 from gpu_training.core.hearing_document import LONGEST, LONGEST_RESULT
-from gpu_training.core.log_lines import Batch
+from gpu_training.core.log_lines import Batch, text_of
+from gpu_training.core.log_parser import LogParser
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.steps import Steps
 from gpu_training.rule_table import built_in_rules
@@ -161,6 +162,37 @@ def test_a_bar_after_one_that_is_full_is_shown() -> None:
     take(hearing, bar(1, 200, elapsed=1), now=NOW + 1)
     assert hearing.progress is not None
     assert hearing.progress.total == 200
+
+
+# What tqdm 4.70.1 wrote of two nested bars of two steps each, the inner one below the outer one, and gone in the end.
+NESTED = (
+    b"\repoch:   0%|          | 0/2 [00:00<?, ?it/s]"
+    b"\n\rbatch:   0%|          | 0/2 [00:00<?, ?it/s]\x1b[A"
+    b"\n\rbatch:  50%|#####     | 1/2 [00:00<00:00, 262144.00it/s]\x1b[A"
+    b"\n\rbatch: 100%|##########| 2/2 [00:00<00:00, 35263.68it/s] \x1b[A"
+    b"\n\r                                                       \x1b[A"
+    b"\repoch:  50%|#####     | 1/2 [00:00<00:00, 6000.43it/s]"
+    b"\n\rbatch:   0%|          | 0/2 [00:00<?, ?it/s]\x1b[A"
+    b"\n\rbatch: 100%|##########| 2/2 [00:00<00:00, 55836.47it/s] \x1b[A"
+    b"\n\r                                                       \x1b[A"
+    b"\repoch: 100%|##########| 2/2 [00:00<00:00, 6410.43it/s]"
+    b"\repoch: 100%|##########| 2/2 [00:00<00:00, 5769.33it/s]\n"
+)
+
+
+@given(st.lists(st.integers(min_value=1, max_value=60), max_size=20))
+def test_of_nested_bars_as_tqdm_writes_them_nothing_is_left_and_the_outer_one_is_shown(sizes: list[int]) -> None:
+    """However the stream is cut."""
+    stamp = b"2026-11-30T19:24:20.123456789Z "
+    raw = stamp + b"begun\n" + b"".join(stamp + line + b"\n" for line in NESTED.split(b"\n")[:-1]) + stamp + b"done\n"
+    parser, hearing, left = LogParser(), new(), []
+    for size in [*sizes, len(raw)]:
+        lines, frame = parser.feed(raw[:size])
+        raw = raw[size:]
+        batch = Batch(pod="p", container=TRAINING_CONTAINER, lines=lines, frame=frame, live=True, now=NOW)
+        left += [text_of(line) for line in hearing.take(batch)]
+    assert left == ["begun", "done"]
+    assert hearing.progress == Progress(step=2, total=2, throughput=5769.33)
 
 
 # Since when there was none.
