@@ -16,6 +16,7 @@ from tests.fake_mlflow import FakeMlflow
 from gpu_training.core.errors import TrainingFailed
 from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
+from sandbox.faults.pods import fail_container
 from sandbox.manifests import NAMESPACE
 from sandbox.proxy import FaultyProxy
 from sandbox.proxy_script import Action, Rule
@@ -176,6 +177,21 @@ def test_an_eviction_while_the_result_is_handed_over(
 def quoted(script: str) -> str:
     """Give a script as it stands between double quotes."""
     return script.replace('"', '\\"')
+
+
+@pytest.mark.case("C070")
+def test_a_training_that_runs_out_of_memory_says_so_with_its_last_words(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow
+) -> None:
+    with waits(sandbox, namespace, "echo batch 7 > /dev/termination-log; echo ready; sleep 600 & wait") as begin:
+        wait = begin()
+        wait.await_line("ready")
+        (pod,) = pods_of(sandbox, namespace)
+        fail_container(sandbox, namespace, pod["metadata"]["name"], reason="OOMKilled")
+        with pytest.raises(TrainingFailed, match=r"exited with 137 \(SIGKILL, OOMKilled\): batch 7") as caught:
+            wait.conclude()
+
+    assert caught.value.verdict.category == "out_of_memory"
 
 
 # Deleted before anybody has read it.

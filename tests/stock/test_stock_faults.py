@@ -492,6 +492,31 @@ def test_a_failure_is_told_without_a_line_of_its_log(namespace: str) -> None:
     assert not [line for line in task.lines if "logs: " in line]
 
 
+@pytest.mark.case("C060")
+def test_no_line_is_told_while_the_training_runs(namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    task, instance = operator(namespace, "echo early; sleep 2"), TaskInstance()
+    event = fire(defer(task, instance))
+
+    assert "early" not in capsys.readouterr().out
+    assert not [line for line in task.lines if "logs: early" in line]
+    task.execute_complete(instance.context, event)
+    assert [line for line in task.lines if "logs: early" in line]
+
+
+@pytest.mark.case("C071")
+def test_nothing_is_told_of_an_init_container_that_fails(namespace: str) -> None:
+    init = k8s.V1Container(
+        name="download", image=IMAGE, command=["sh", "-c", "echo no such bucket; exit 3"],
+        security_context=CONTAINER_SECURITY,
+    )  # fmt: skip
+    task = operator(namespace, SUCCEED, init_containers=[init])
+    with pytest.raises(AirflowException, match="BackoffLimitExceeded") as failure:
+        train(task, TaskInstance())
+
+    assert "download" not in str(failure.value)
+    assert not [line for line in task.lines if "logs: no such bucket" in line]
+
+
 @pytest.mark.case("C070")
 def test_a_failure_does_not_name_its_reason(sandbox: Sandbox, namespace: str) -> None:
     task, instance = operator(namespace, RUNS_ON), TaskInstance()
