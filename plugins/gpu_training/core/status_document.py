@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from gpu_training.core.duration_text import timestamp
 from gpu_training.core.pending_report import Report
 from gpu_training.core.plain_data import plain_verdict
 from gpu_training.core.progress_text import eta_seconds, percent_of
+from gpu_training.core.resume import repeated_steps, total_repeated_steps
 from gpu_training.core.status import Overview, TrainingStatus
 
 VERSION: Final = 1
@@ -47,7 +48,8 @@ def _training(status: TrainingStatus) -> dict[str, Any]:
         "hidden": [*(status.pending.hidden if status.pending is not None else ()), *status.hidden],
         "clocks": [_clock(reading) for reading in status.clocks],
         "progress": _progress(status),
-        "attempts": [_attempt(attempt) for attempt in status.attempts],
+        "attempts": [_attempt(attempt, status.attempts) for attempt in status.attempts],
+        "repeated_steps": total_repeated_steps(status.attempts),
         "gpu_seconds": status.gpu_seconds,
         "waiters": None if status.waiters is None else [asdict(waiter) for waiter in status.waiters],
     }
@@ -99,7 +101,7 @@ def _clock(reading: Reading) -> dict[str, Any]:
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, attempts: Sequence[Attempt]) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "pod": attempt.pod,
@@ -112,5 +114,6 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "first_step": attempt.first_step,
         "last_step": attempt.last_step,
         "checkpoint_step": attempt.checkpoint_step,
+        "repeated_steps": repeated_steps(attempt, attempts),
         "verdict": plain_verdict(attempt.verdict),
     }

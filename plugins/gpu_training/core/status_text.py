@@ -18,6 +18,7 @@ from gpu_training.core.naming import TaskTry
 from gpu_training.core.pending_cause import Cure
 from gpu_training.core.pending_report import GpuHolder, Report
 from gpu_training.core.progress_text import render
+from gpu_training.core.resume import repeated_steps
 from gpu_training.core.status import Overview, TrainingStatus
 
 _LABEL: Final = 9
@@ -82,7 +83,7 @@ def _fields(status: TrainingStatus, now: float) -> Iterator[tuple[str, Sequence[
     if status.clocks:
         yield "clocks", [", ".join(_clock(reading) for reading in status.clocks)]
     if status.attempts:
-        yield "attempts", [_attempt(attempt) for attempt in status.attempts]
+        yield "attempts", [_attempt(attempt, status.attempts) for attempt in status.attempts]
     yield "GPU time", [f"{_amount(status.gpu_seconds)} GPU-seconds"]
     if not status.ended:
         yield "waited by", _waiters(status)
@@ -131,16 +132,18 @@ def _clock(reading: Reading) -> str:
     return f"{reading.clock} {span(reading.elapsed)} {limit}"
 
 
-def _attempt(attempt: Attempt) -> str:
+def _attempt(attempt: Attempt, attempts: Sequence[Attempt]) -> str:
     seconds = f"{'about ' if attempt.estimated else ''}{_amount(attempt.gpu_seconds)} GPU-seconds"
     end = "lives" if attempt.ended_at is None else "succeeded"
     if attempt.verdict is not None:
         end = f"{attempt.verdict.category}: {attempt.verdict.summary}"
-    return f"{attempt.number}  {attempt.pod} on {attempt.node or 'no node'}, {seconds}, {_steps(attempt)}{end}"
+    return (
+        f"{attempt.number}  {attempt.pod} on {attempt.node or 'no node'}, {seconds}, {_steps(attempt, attempts)}{end}"
+    )
 
 
-def _steps(attempt: Attempt) -> str:
-    """Give the steps that an attempt did, as far as it told them."""
+def _steps(attempt: Attempt, attempts: Sequence[Attempt]) -> str:
+    """Give the steps that an attempt did, as far as it told them, and how many of them were done before."""
     first, last, checkpoint = attempt.first_step, attempt.last_step, attempt.checkpoint_step
     words = ""
     if first is not None:
@@ -148,6 +151,8 @@ def _steps(attempt: Attempt) -> str:
         words = f"steps {first} to {last}, " if last is not None and first <= last else f"from step {first}, "
     elif last is not None:
         words = f"to step {last}, "
+    if again := repeated_steps(attempt, attempts):
+        words += f"{again} of them again, "
     return words + (f"checkpoint {checkpoint}, " if checkpoint is not None else "")
 
 

@@ -146,6 +146,16 @@ def test_an_attempt_shows_which_steps_it_did(
     assert (told["first_step"], told["last_step"], told["checkpoint_step"]) == (first, last, checkpoint)
 
 
+def test_steps_that_were_done_before_are_told() -> None:
+    first = replace(attempt("x", start=0, end=42), first_step=1, last_step=75, checkpoint_step=60)
+    second = replace(attempt("y", start=50, end=92), first_step=61, last_step=90, checkpoint_step=60)
+    shown = status(attempts=(first, second))
+    assert any("steps 61 to 90, 15 of them again, checkpoint 60, " in line for line in block(shown, NOW))
+    (training,) = to_document(Overview(trainings=(shown,), at=NOW), namespace="n")["trainings"]
+    assert [each["repeated_steps"] for each in training["attempts"]] == [0, 15]
+    assert training["repeated_steps"] == 15
+
+
 def test_a_training_that_has_failed_shows_why_and_whose_it_is() -> None:
     failed = verdict(Action.FAIL)
     lines = block(status(phase="timed_out", ended=True, detail="it broke", verdict=failed), NOW)
