@@ -98,6 +98,13 @@ class Reading:
         self._lost_its_place = False
         self.resume()
 
+    @classmethod
+    def going_on(cls, position: Position) -> Reading:
+        """Give a reading to which only what follows a position is offered."""
+        reading = cls(position)
+        reading._is_skipping = False
+        return reading
+
     @property
     def position(self) -> Position:
         """How far the log is given."""

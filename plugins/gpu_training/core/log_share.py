@@ -1,0 +1,255 @@
+"""A training's share of the task log: what is above it is left out, counted and said, and of each log the end is kept.
+
+A flood would fill the disk that all task logs share, and keep the triggerer from everything else. What a program says
+last, such as the traceback of its end, is what a person looks for: it is kept back and told when the flood is over.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from gpu_training.core.log_lines import START, Position, Reading, text_of
+from gpu_training.core.log_marks import MOST_LOGS, LogKey
+
+QUIET_S: Final = 1.0
+"""A log that said nothing for so long has paused: its end is told, where there is room for that."""
+_NONE: Final[Mapping[LogKey, Position]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one training may write into its task log.
+
+    :param lines_per_second: lines, in the long run.
+    :param burst_lines: lines at once.
+    :param bytes_per_second: bytes of text, in the long run.
+    :param burst_bytes: bytes of text at once.
+    :param tail_lines: last lines of each log that are kept back while others are left out.
+    :param tail_bytes: bytes of those.
+    """
+
+    lines_per_second: float = 200.0
+    burst_lines: float = 10_000.0
+    bytes_per_second: float = 64 * 1024.0
+    burst_bytes: float = 2 * 1024 * 1024.0
+    tail_lines: int = 100
+    tail_bytes: int = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line to tell.
+
+    :param position: how far its log is told with it.
+    """
+
+    key: LogKey
+    text: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Lines that are not told, to be said in place of them.
+
+    :param lines: how many.
+    :param size: bytes of their text.
+    :param position: how far its log is done with when that is said.
+    """
+
+    key: LogKey
+    lines: int
+    size: int
+    position: Position
+
+
+@dataclass(slots=True)
+class _Log:
+    """One container's log: `reading` passes over what earlier task logs hold, `seen` is how far it was taken in, `done`
+    how far it is told or left out, and `safe` how far it was told when lines began to be held."""
+
+    key: LogKey
+    reading: Reading
+    done: Reading
+    safe: Position
+    seen: Position
+    held: deque[str] = field(default_factory=deque)
+    held_size: int = 0
+    left_out: int = 0
+    left_out_size: int = 0
+    last_at: float = 0.0
+
+
+class LogShare:
+    """Decides which lines of a training's logs are told now. Memory is bounded; moments are of any monotonic clock.
+
+    :param told: pod's and container's name -> how far earlier task logs hold that log; those lines are no news.
+    :param now: seconds.
+    """
+
+    def __init__(self, limits: Limits, told: Mapping[LogKey, Position] = _NONE, *, now: float = 0.0) -> None:
+        self._limits = limits
+        self._told = dict(told)
+        self._logs: dict[LogKey, _Log] = {}
+        self._held: dict[LogKey, _Log] = {}
+        self._lines, self._bytes = limits.burst_lines, limits.burst_bytes
+        self._at = now
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether lines are kept back: :meth:`release` is to be called every now and then."""
+        return bool(self._held)
+
+    def holds_back_of(self, key: LogKey) -> bool:
+        """Whether lines of one log are kept back."""
+        return key in self._held
+
+    def position(self, key: LogKey) -> Position:
+        """Give how far a log is told, or said to be left out."""
+        log = self._logs.get(key)
+        if log is None:
+            return self._told.get(key, START)
+        return log.safe if log.held else log.done.position
+
+    def news(self, key: LogKey, lines: Sequence[str]) -> Sequence[str]:
+        """Give those of a log's next lines that no task log holds yet: its last ones."""
+        return self._log(key).reading.new_lines(lines)
+
+    def take(self, key: LogKey, news: Sequence[str], left: Sequence[str], now: float) -> list[Line | LeftOut]:
+        """Take in news of a log, and give what is to be told now, in this order.
+
+        :param news: as :meth:`news` gave them.
+        :param left: those of them that are for the task log: the same objects, in the same order.
+        """
+        self._refill(now)
+        log = self._log(key)
+        told = self._release(log, now) if log.held else []
+        log.seen = log.reading.position
+        if left:
+            log.last_at = now
+        if log.held:
+            self._hold(log, left)
+        else:
+            told += self._tell(log, news, left)
+        return told
+
+    def _tell(self, log: _Log, news: Sequence[str], left: Sequence[str]) -> Iterator[Line]:
+        """Give the lines there is room for, and hold the others."""
+        room, begin = self._take_room(left), 0
+        for line in left[:room]:
+            end = _index(news, line, begin) + 1
+            log.done.new_lines(news[begin:end])
+            yield Line(log.key, text_of(line), log.done.position)
+            begin = end
+        if room == len(left):
+            log.done.new_lines(news[begin:])
+        else:
+            log.safe = log.done.position
+            self._hold(log, left[room:])
+
+    def release(self, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
+        """Give what was kept back and may be told now.
+
+        :param at_once: whatever the limits say: there may be no later.
+        """
+        self._refill(now)
+        return [each for log in tuple(self._held.values()) for each in self._release(log, now, at_once=at_once)]
+
+    def _log(self, key: LogKey) -> _Log:
+        log = self._logs.get(key)
+        if log is None:
+            position = self._told.pop(key, START)
+            log = self._logs[key] = _Log(key, Reading(position), Reading.going_on(position), position, position)
+            if len(self._logs) > MOST_LOGS:
+                idle = next((each for each in self._logs if each not in self._held and each != key), key)
+                del self._logs[idle]
+        return log
+
+    def _release(self, log: _Log, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
+        has_room = self._lines >= len(log.held) and self._bytes >= log.held_size
+        is_over = log.left_out == 0 or now >= log.last_at + QUIET_S or self._is_rested
+        if not at_once and not (has_room and is_over):
+            return []
+        self._lines -= len(log.held)
+        self._bytes -= log.held_size
+        told: list[Line | LeftOut] = []
+        if log.left_out:
+            told.append(LeftOut(log.key, log.left_out, log.left_out_size, log.done.position))
+        for line in log.held:
+            log.done.new_lines((line,))
+            told.append(Line(log.key, text_of(line), log.done.position))
+        # What followed and was not for the task log is done with, too.
+        log.done = Reading.going_on(log.seen)
+        log.held.clear()
+        log.held_size = log.left_out = log.left_out_size = 0
+        del self._held[log.key]
+        return told
+
+    def _hold(self, log: _Log, lines: Sequence[str]) -> None:
+        """Keep the last lines, and count the others as left out."""
+        if not lines:
+            return
+        self._held[log.key] = log
+        over: list[str] = []
+        most = self._limits.tail_lines
+        if len(lines) >= most:
+            over = [*log.held, *lines[: len(lines) - most]]
+            log.held = deque(lines[len(lines) - most :])
+            log.held_size = _size(log.held)
+        else:
+            log.held.extend(lines)
+            log.held_size += _size(lines)
+        while len(log.held) > most or (log.held_size > self._limits.tail_bytes and len(log.held) > 1):
+            over.append(log.held.popleft())
+            log.held_size -= _size(over[-1:])
+        if over:
+            log.left_out += len(over)
+            log.left_out_size += _size(over)
+            log.done.new_lines(over)
+
+    def _take_room(self, lines: Sequence[str]) -> int:
+        """Give how many of the lines there is room for, from the first on; it is theirs then."""
+        count, size = len(lines), _size(lines)
+        if count > self._lines or size > self._bytes:
+            count = size = 0
+            for line in lines:
+                more = _size((line,))
+                if count + 1 > self._lines or size + more > self._bytes:
+                    break
+                count, size = count + 1, size + more
+        self._lines -= count
+        self._bytes -= size
+        return count
+
+    @property
+    def _is_rested(self) -> bool:
+        return self._lines >= self._limits.burst_lines / 2 and self._bytes >= self._limits.burst_bytes / 2
+
+    def _refill(self, now: float) -> None:
+        passed, self._at = max(0.0, now - self._at), now
+        limits = self._limits
+        self._lines = min(limits.burst_lines, self._lines + passed * limits.lines_per_second)
+        self._bytes = min(limits.burst_bytes, self._bytes + passed * limits.bytes_per_second)
+
+
+def _size(lines: Sequence[str] | deque[str]) -> int:
+    """Give the bytes of the lines' texts."""
+    joined = "".join(lines)
+    size = len(joined) if joined.isascii() else len(joined.encode(errors="surrogatepass"))
+    # Where lines are many, their stamps are all alike.
+    stamps = (line.find(" ") + 1 for line in lines)
+    return size - (sum(stamps) if len(lines) <= _FEW else len(lines) * next(stamps))
+
+
+def _index(lines: Sequence[str], line: str, begin: int) -> int:
+    """Give where a line, this very object, stands."""
+    while lines[begin] is not line:
+        begin += 1
+    return begin
+
+
+_FEW: Final = 32
