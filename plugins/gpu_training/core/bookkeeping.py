@@ -182,16 +182,24 @@ def close(job: LedgerJob, outcome: Outcome, *, now: float, memory_cap: str) -> L
         return job
     ended = [attempt.ended_at for attempt in job.attempts if attempt.ended_at is not None]
     end = now if outcome.kind is OutcomeKind.LOST or not ended else min(now, max(ended))
+    succeeded = outcome.kind is OutcomeKind.SUCCEEDED
+    attempts = tuple(_ended(each, now, None if succeeded else _ENDED_WITH_ITS_JOB) for each in job.attempts)
     return replace(
         job,
         ended_at=max(end, job.created_at),
         ending=Ending(outcome.kind.value),
         verdict=final_verdict(outcome.verdict, job, memory_cap),
-        attempts=tuple(
-            _ended(attempt, now, None if outcome.kind is OutcomeKind.SUCCEEDED else _ENDED_WITH_ITS_JOB)
-            for attempt in job.attempts
-        ),
+        attempts=_with_success(attempts) if succeeded else attempts,
     )
+
+
+def _with_success(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
+    """Give the attempts of a Job that succeeded. Where none was seen to, it was the last one whose end nobody saw: its
+    pod was taken away a moment after it had done its work."""
+    if any(attempt.verdict is None for attempt in attempts):
+        return attempts
+    unseen = [attempt for attempt in attempts if attempt.estimated]
+    return tuple(replace(each, verdict=None) if each in unseen[-1:] else each for each in attempts)
 
 
 def take_away(job: LedgerJob, ending: Ending, *, now: float, because: Verdict | None = None) -> LedgerJob:

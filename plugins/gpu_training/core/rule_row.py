@@ -37,6 +37,7 @@ _OF_A_JOB: Final = frozenset(
         Category.DELETED,
         Category.REPLACED,
         Category.BUDGET_SPENT,
+        Category.NOT_RESUMED,
         Category.UNREACHABLE,
         Category.UNKNOWN,
     }

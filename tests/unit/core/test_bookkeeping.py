@@ -132,6 +132,19 @@ def test_an_end_that_is_seen_at_last_takes_the_place_of_an_estimated_one() -> No
     assert (seen.ended_at, seen.gpu_seconds, seen.estimated) == (moment(11), 10.0, False)
 
 
+def test_a_job_that_succeeded_by_a_pod_whose_end_nobody_saw_has_no_disruption_more() -> None:
+    """The result stood in the log of a pod that was deleted before anybody had read it."""
+    reclaimed = look(NEW, 20, job(), failed_pod(85, name="a", conditions=[disruption(5)]))
+    vanished = look(look(reclaimed, 40, job(), runs("b", 30, 31)), 50, job(complete(45)))
+    assert vanished.disruptions == 2
+    success = Outcome(kind=OutcomeKind.SUCCEEDED, attempts=())
+    closed = close(vanished, success, now=moment(50), memory_cap="8Gi")
+    assert [each.verdict is None for each in closed.attempts] == [False, True]
+    assert closed.disruptions == 1
+    seen = look(look(NEW, 20, job(), runs()), 30, job(complete(20)), succeeded_pod(name="a"))
+    assert only(close(seen, success, now=moment(50), memory_cap="8Gi")).verdict is None
+
+
 # What vanished.
 
 
