@@ -42,10 +42,6 @@ class Bar:
     elapsed: int
     progress: Progress
 
-    @property
-    def is_full(self) -> bool:
-        return 0 < self.progress.total <= self.progress.step
-
 
 def may_hold_bars(text: str) -> bool:
     """Whether it is worth while to look for bars in the lines of a text. Cheap."""

@@ -105,13 +105,6 @@ def test_the_drawings_of_one_bar_bear_one_name_and_others_another() -> None:
     assert names == ["Epoch #, loss #.#", "Epoch #, loss #.#", "Validate"]
 
 
-@pytest.mark.parametrize(("done", "full"), [("199/200", False), ("200/200", True), ("0/0", False), ("5/?", False)])
-def test_a_bar_is_full_when_all_is_done(done: str, full: bool) -> None:
-    bar = parse_bar(f"x:  45%|#| {done} [00:30<00:36, 3.0it/s]")
-    assert bar is not None
-    assert bar.is_full is full
-
-
 pieces = st.sampled_from(["1/2 [00:00<00:00, 1it/s]", "45%|", "|", " 9", "[00:00", ", loss=", "1" * 30, "\x1b[A", "k"])
 
 
