@@ -28,8 +28,8 @@ def add_parser(commands: Any) -> None:
         "status",
         help="what trainings do, how far they are, and why they wait",
         description="Show every training that lives or ended within a day: phase, why it waits and what would help, "
-        "progress, clocks, attempts and their steps, GPU-seconds, who waits on it. Exit 0: shown, be there any or none; "
-        "2: refused",
+        "progress, clocks, attempts and their steps, GPU-seconds, who waits on it. Exit 0: shown, be there any or "
+        "none; 2: refused",
     )
     parser.add_argument("name", nargs="?", metavar="MODEL|JOB", help="only the trainings of a model, or that of a Job")
     add_cluster_options(parser)
