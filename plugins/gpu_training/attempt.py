@@ -115,6 +115,7 @@ class StopNotice:
         self._arrived_at: float | None = None
         self._arrival, self._closing = threading.Event(), threading.Event()
         self._before: Any = signal.SIG_DFL
+        self._forking = threading.local()
 
     def install(self, *, at_deadline: Callable[[], object] | None = None) -> None:
         """Begin. As early as can be: a container's first process has no default action for SIGTERM, so that the kernel
@@ -129,7 +130,7 @@ class StopNotice:
             raise ContractError("SIGTERM can be waited for by the main thread only: begin the attempt there") from None
         # The interpreter's own handler writes there at once; ours runs when the main thread comes back to Python.
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        os.register_at_fork(after_in_child=self._forget)
+        os.register_at_fork(before=self._hold, after_in_parent=self._release, after_in_child=self._forget)
         threading.Thread(target=self._watch, args=(at_deadline,), name="stop-notice", daemon=True).start()
 
     def close(self) -> None:
@@ -140,11 +141,19 @@ class StopNotice:
         with suppress(BlockingIOError):
             os.write(self._writer, b"\0")
 
+    def _hold(self) -> None:
+        # A child that gets SIGTERM before it has forgotten this would write into its parent's pipe.
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def _release(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+
     def _forget(self) -> None:
         if not self._closing.is_set():
             self._closing.set()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._release()
 
     def _remember(self, signum: int, frame: FrameType | None) -> None:
         # Neither locks nor buffered output here: the main thread may hold either just now.

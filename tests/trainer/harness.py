@@ -105,15 +105,19 @@ class Running:
         if self.process.poll() is not None:
             pytest.fail(f"the training ended early:\n{''.join(self._stdout)}\n{''.join(self._stderr)}")
 
-    def end(self, *, seconds: float = DEADLINE_S) -> Ended:
-        code = self.process.wait(seconds)
+    def output(self, *, seconds: float = DEADLINE_S) -> tuple[str, str]:
+        """Give all that it wrote to standard output and standard error, when it has ended."""
         for reader in self._readers:
             reader.join(seconds)
+        return "".join(self._stdout), "".join(self._stderr)
+
+    def end(self, *, seconds: float = DEADLINE_S) -> Ended:
+        code = self.process.wait(seconds)
+        stdout, stderr = self.output(seconds=seconds)
         text = self._result.read_text() if self._result.exists() else ""
-        stderr = "".join(self._stderr)
         if not text:
             pytest.fail(f"no result document, exit code {code}:\n{stderr}")
-        return Ended(code=code, stdout="".join(self._stdout), stderr=stderr, result=parse_result(text))
+        return Ended(code=code, stdout=stdout, stderr=stderr, result=parse_result(text))
 
 
 @dataclass

@@ -15,16 +15,19 @@ from gpu_training.contract import (
     PROGRESS_PREFIX,
     RESULT_LIMIT_BYTES,
     ContractError,
+    Environment,
     ExitCode,
     Manifest,
     ManifestFile,
     Progress,
     Result,
     ResultStatus,
+    Variable,
     content_digest,
     parse_manifest,
     parse_progress,
     parse_result,
+    read_environment,
     render_manifest,
     render_progress,
     render_result,
@@ -42,6 +45,7 @@ PROGRESS = st.builds(
     loss=st.none() | FINITE,
     throughput=st.none() | FINITE,
     checkpoint_step=st.none() | COUNTS,
+    first_step=st.none() | COUNTS,
 )
 RESULTS = st.builds(
     Result,
@@ -53,6 +57,8 @@ RESULTS = st.builds(
     metrics=st.dictionaries(SHORT, FINITE, max_size=4),
     first_step=st.none() | COUNTS,
     last_step=st.none() | COUNTS,
+    checkpoint_step=st.none() | COUNTS,
+    pod_uid=st.none() | SHORT,
     device=st.none() | SHORT,
     error=st.none() | SHORT,
 )
@@ -69,6 +75,59 @@ MANIFESTS = st.builds(
     created_at=st.datetimes(timezones=st.timezones()).map(lambda time: time.isoformat()),
     files=st.lists(FILES, min_size=1, max_size=4, unique_by=lambda entry: entry.path).map(tuple),
 )
+
+
+# --- environment ------------------------------------------------------------------------------------------------------
+
+
+def test_environment_of_no_operator_is_one_where_nothing_is_known() -> None:
+    assert read_environment({}) == Environment()
+    assert read_environment(dict.fromkeys(Variable, "")) == Environment()
+    assert Environment().grace_seconds == 30
+
+
+def test_each_variable_has_its_field() -> None:
+    values = {
+        Variable.DATA_VERSION: "2013-03-11",
+        Variable.DATA_URI: "s3://data/manifest.json",
+        Variable.DATA_DIGEST: "sha256:" + "0" * 64,
+        Variable.CHECKPOINT_URI: "file:///checkpoints",
+        Variable.FINGERPRINT: "f",
+        Variable.POD_UID: "5ad0f6e8-7c3e-4b57-9f0e-2f6d1f0a8d11",
+        Variable.TERMINATION_LOG: "/tmp/result",  # noqa: S108
+        Variable.MLFLOW_TRACKING_URI: "http://mlflow",
+        Variable.MLFLOW_RUN_ID: "run",
+        Variable.GRACE_SECONDS: "120",
+    }
+    assert set(values) == set(Variable)
+    environment = read_environment(values)
+    assert {variable: getattr(environment, variable.name.lower()) for variable in Variable} == {
+        **values,
+        Variable.GRACE_SECONDS: 120.0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        (Variable.DATA_DIGEST, "0" * 64, "DATA_DIGEST='000.*: sha256: and 64 lower-case hex digits"),
+        (Variable.POD_UID, "..", r"POD_UID='\.\.': the name of a folder"),
+        (Variable.POD_UID, "a/b", "POD_UID='a/b': the name of a folder"),
+        (Variable.GRACE_SECONDS, "-1", "GRACE_SECONDS='-1': a number of seconds from 0"),
+        (Variable.GRACE_SECONDS, "nan", "GRACE_SECONDS='nan'"),
+        (Variable.GRACE_SECONDS, "1e400", "GRACE_SECONDS='1e400'"),
+    ],
+)
+def test_variable_that_breaks_the_contract_is_named(variable: Variable, value: str, message: str) -> None:
+    with pytest.raises(ContractError, match=message):
+        read_environment({variable: value})
+
+
+def test_variable_that_a_program_can_not_do_without_is_named() -> None:
+    environment = read_environment({Variable.DATA_URI: "s3://data/manifest.json"})
+    assert environment.require(Variable.DATA_URI) == "s3://data/manifest.json"
+    with pytest.raises(ContractError, match="GPU_TRAINING_CHECKPOINT_URI is absent: the operator sets it"):
+        environment.require(Variable.CHECKPOINT_URI)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
