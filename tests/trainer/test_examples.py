@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,11 @@ def test_work_of_the_shell_that_ends_by_the_same_sigterm_is_no_step(programs: Pr
     assert (ended.code, ended.result.last_step, ended.result.first_step) == (ExitCode.INTERRUPTED, 0, 1)
 
 
-def test_example_of_python_is_ten_lines() -> None:
-    text = (ROOT / "include/examples/python/train.py").read_text()
-    assert len(text[text.index("with Attempt()") :].splitlines()) == 10
+def test_documentation_shows_the_examples_as_they_are() -> None:
+    page = (ROOT / "docs" / "contract.md").read_text()
+    for language, path in (("python", "python/train.py"), ("sh", "shell/train.sh")):
+        text = (ROOT / "include" / "examples" / path).read_text()
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+        assert blocks
+        assert [block for block in blocks if block not in text] == []
+    assert len(re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0].splitlines()) == 10
