@@ -13,3 +13,14 @@ class TaskLog(Protocol):
     def info(self, message: str, /, *args: object) -> object: ...
 
     def warning(self, message: str, /, *args: object) -> object: ...
+
+
+class MarkedLog(TaskLog, Protocol):
+    """A task log whose records hold fields besides their message, as Airflow's do; the standard library's do not.
+
+    Airflow shows the field `loc` to who asks for the source of a record only.
+    """
+
+    def info(self, message: str, /, *args: object, loc: str = ...) -> object: ...
+
+    def warning(self, message: str, /, *args: object, loc: str = ...) -> object: ...

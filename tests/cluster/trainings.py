@@ -167,7 +167,7 @@ class TaskLogRecord:
 
     lines: list[str] = field(default_factory=list)
 
-    def _say(self, message: str, *args: object) -> None:
+    def _say(self, message: str, *args: object, **fields: object) -> None:
         self.lines.append(message % args if args else message)
 
     debug = info = warning = _say

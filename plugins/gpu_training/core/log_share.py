@@ -12,32 +12,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from gpu_training.core.log_allowance import Allowance, Limits, size_of
 from gpu_training.core.log_lines import START, Position, Reading, text_of
 from gpu_training.core.log_marks import MOST_LOGS, LogKey
 
 QUIET_S: Final = 1.0
 """A log that said nothing for so long has paused: its end is told, where there is room for that."""
 _NONE: Final[Mapping[LogKey, Position]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one training may write into its task log.
-
-    :param lines_per_second: lines, in the long run.
-    :param burst_lines: lines at once.
-    :param bytes_per_second: bytes of text, in the long run.
-    :param burst_bytes: bytes of text at once.
-    :param tail_lines: last lines of each log that are kept back while others are left out.
-    :param tail_bytes: bytes of those.
-    """
-
-    lines_per_second: float = 200.0
-    burst_lines: float = 10_000.0
-    bytes_per_second: float = 64 * 1024.0
-    burst_bytes: float = 2 * 1024 * 1024.0
-    tail_lines: int = 100
-    tail_bytes: int = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +77,7 @@ class LogShare:
         self._told = dict(told)
         self._logs: dict[LogKey, _Log] = {}
         self._held: dict[LogKey, _Log] = {}
-        self._lines, self._bytes = limits.burst_lines, limits.burst_bytes
-        self._at = now
+        self._allowance = Allowance(limits, now)
 
     @property
     def holds_back(self) -> bool:
@@ -125,7 +105,7 @@ class LogShare:
         :param news: as :meth:`news` gave them.
         :param left: those of them that are for the task log: the same objects, in the same order.
         """
-        self._refill(now)
+        self._allowance.refill(now)
         log = self._log(key)
         told = self._release(log, now) if log.held else []
         log.seen = log.reading.position
@@ -139,7 +119,7 @@ class LogShare:
 
     def _tell(self, log: _Log, news: Sequence[str], left: Sequence[str]) -> Iterator[Line]:
         """Give the lines there is room for, and hold the others."""
-        room, begin = self._take_room(left), 0
+        room, begin = self._allowance.take(left), 0
         for line in left[:room]:
             end = _index(news, line, begin) + 1
             log.done.new_lines(news[begin:end])
@@ -156,7 +136,7 @@ class LogShare:
 
         :param at_once: whatever the limits say: there may be no later.
         """
-        self._refill(now)
+        self._allowance.refill(now)
         return [each for log in tuple(self._held.values()) for each in self._release(log, now, at_once=at_once)]
 
     def _log(self, key: LogKey) -> _Log:
@@ -170,12 +150,11 @@ class LogShare:
         return log
 
     def _release(self, log: _Log, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
-        has_room = self._lines >= len(log.held) and self._bytes >= log.held_size
-        is_over = log.left_out == 0 or now >= log.last_at + QUIET_S or self._is_rested
+        has_room = self._allowance.has_room(len(log.held), log.held_size)
+        is_over = log.left_out == 0 or now >= log.last_at + QUIET_S or self._allowance.is_rested
         if not at_once and not (has_room and is_over):
             return []
-        self._lines -= len(log.held)
-        self._bytes -= log.held_size
+        self._allowance.spend(len(log.held), log.held_size)
         told: list[Line | LeftOut] = []
         if log.left_out:
             told.append(LeftOut(log.key, log.left_out, log.left_out_size, log.done.position))
@@ -199,50 +178,17 @@ class LogShare:
         if len(lines) >= most:
             over = [*log.held, *lines[: len(lines) - most]]
             log.held = deque(lines[len(lines) - most :])
-            log.held_size = _size(log.held)
+            log.held_size = size_of(log.held)
         else:
             log.held.extend(lines)
-            log.held_size += _size(lines)
+            log.held_size += size_of(lines)
         while len(log.held) > most or (log.held_size > self._limits.tail_bytes and len(log.held) > 1):
             over.append(log.held.popleft())
-            log.held_size -= _size(over[-1:])
+            log.held_size -= size_of(over[-1:])
         if over:
             log.left_out += len(over)
-            log.left_out_size += _size(over)
+            log.left_out_size += size_of(over)
             log.done.new_lines(over)
-
-    def _take_room(self, lines: Sequence[str]) -> int:
-        """Give how many of the lines there is room for, from the first on; it is theirs then."""
-        count, size = len(lines), _size(lines)
-        if count > self._lines or size > self._bytes:
-            count = size = 0
-            for line in lines:
-                more = _size((line,))
-                if count + 1 > self._lines or size + more > self._bytes:
-                    break
-                count, size = count + 1, size + more
-        self._lines -= count
-        self._bytes -= size
-        return count
-
-    @property
-    def _is_rested(self) -> bool:
-        return self._lines >= self._limits.burst_lines / 2 and self._bytes >= self._limits.burst_bytes / 2
-
-    def _refill(self, now: float) -> None:
-        passed, self._at = max(0.0, now - self._at), now
-        limits = self._limits
-        self._lines = min(limits.burst_lines, self._lines + passed * limits.lines_per_second)
-        self._bytes = min(limits.burst_bytes, self._bytes + passed * limits.bytes_per_second)
-
-
-def _size(lines: Sequence[str] | deque[str]) -> int:
-    """Give the bytes of the lines' texts."""
-    joined = "".join(lines)
-    size = len(joined) if joined.isascii() else len(joined.encode(errors="surrogatepass"))
-    # Where lines are many, their stamps are all alike.
-    stamps = (line.find(" ") + 1 for line in lines)
-    return size - (sum(stamps) if len(lines) <= _FEW else len(lines) * next(stamps))
 
 
 def _index(lines: Sequence[str], line: str, begin: int) -> int:
@@ -250,6 +196,3 @@ def _index(lines: Sequence[str], line: str, begin: int) -> int:
     while lines[begin] is not line:
         begin += 1
     return begin
-
-
-_FEW: Final = 32

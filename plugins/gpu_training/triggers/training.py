@@ -7,20 +7,21 @@ reaches the same end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from gpu_training.core.decide import Policy
+from gpu_training.core.decide import OutcomeKind, Policy
 from gpu_training.core.events import JobReference, TrainingEvent, Work, to_payload
-from gpu_training.core.log_lines import Batch, stamp_of, text_of
-from gpu_training.core.log_matcher import LogMatcher
+from gpu_training.core.hearing import Hearing
 from gpu_training.core.naming import TaskTry
-from gpu_training.core.observation import image_of
+from gpu_training.core.observation import Observation, image_of
 from gpu_training.core.pending_text import table
+from gpu_training.core.results import remarks_on_result
 from gpu_training.core.rule_documents import parse_rules
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import LEFT
@@ -33,30 +34,20 @@ from gpu_training.triggers.voice import Voice
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import Cluster
     from gpu_training.cluster.ledger_store import LedgerStore
-    from gpu_training.cluster.logs import LogFollower
+    from gpu_training.cluster.subscription import Subscription
     from gpu_training.core.clocks import Clocks
     from gpu_training.core.decide import Outcome
+    from gpu_training.triggers.bookkeeper import Bookkeeper
     from gpu_training.triggers.exit import Exit
+    from gpu_training.triggers.followed_logs import FollowedLogs
     from gpu_training.triggers.watchman import Watchman
 
-DRAIN_S: Final = 60.0
-"""Longest wait for the ends of logs after the training's end, while they bring news."""
 _WATCH_TRIES: Final = 4
 _KILL_LIMIT_S: Final = 300.0
 _KILL_TRIES: Final = 2
 """Airflow gives a kill 30 seconds by default."""
-
-
-def by_line(voice: Voice) -> Callable[[Batch], None]:
-    """Give a sink that has a voice say a log's news line by line."""
-
-    def take(batch: Batch) -> None:
-        for line in batch.lines:
-            moment = None if batch.live else stamp_of(line)
-            said_at = batch.now if moment is None else min(batch.now, moment[0] + moment[1] / 1e9)
-            voice.line(batch.pod, batch.container, text_of(line), said_at)
-
-    return take
+_LAST_WORDS_S: Final = 60.0
+"""So long pods that are being deleted are listened to: twice their default grace period."""
 
 
 class TrainingJobTrigger(BaseTrigger):
@@ -110,6 +101,7 @@ class TrainingJobTrigger(BaseTrigger):
         self.get_logs = get_logs
         self.result_required = result_required
         self._fired = False
+        self._logs: FollowedLogs | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Give class path and every argument."""
@@ -129,56 +121,41 @@ class TrainingJobTrigger(BaseTrigger):
         """Give the event's payload when the training has ended."""
         from gpu_training.cluster.connection import ClusterAddress
         from gpu_training.cluster.watch import SharedWatch
-        from gpu_training.triggers.bookkeeper import Bookkeeper
         from gpu_training.triggers.watchman import Watchman
 
         job = JobReference(**self.job)
-        policy = self._policy()
-        matcher = LogMatcher(policy.rules)
-        voice = Voice(self.log, matcher)
         terms = Terms.from_document(self.terms)
         # Without the log there is no progress to be heard.
         clocks = terms.clocks if self.get_logs else replace(terms.clocks, stall_seconds=None)
-        async with SharedWatch.subscribe(ClusterAddress(**self.cluster), job=job, deployment=self.deployment) as (
-            subscription,
-            cluster,
-        ):
-            follower = self._follower(cluster, voice, clocks)
-            bookkeeper = Bookkeeper(
+        policy = self._policy()
+        hearing = Hearing(policy.rules)
+        async with (
+            SharedWatch.subscribe(ClusterAddress(**self.cluster), job=job, deployment=self.deployment) as (
+                subscription,
                 cluster,
-                self._store(cluster),
-                job,
-                self.number,
-                policy=policy,
-                terms=terms,
-                mlflow_run_id=self.work["mlflow_run_id"],
-                log=self.log,
-            )
+            ),
+            self._followed(cluster, subscription, hearing, clocks) as logs,
+        ):
             watchman = Watchman(subscription, cluster, self.log)
             vigil = Vigil(
                 subscription,
                 cluster,
-                bookkeeper,
-                voice,
-                matcher,
-                follower,
+                self._bookkeeper(cluster, job, policy, terms),
+                Voice(self.log),
+                hearing,
+                logs.follower if logs is not None else None,
                 watchman,
                 self._way_out(cluster, job, policy),
                 policy=policy,
                 clocks=clocks,
                 log=self.log,
             )
-            try:
-                observation, outcome = await vigil.until_ended(contact_limit=self.contact_limit_seconds)
-                if follower is not None:
-                    follower.update(subscription.pods, subscription.gone_pods)
-                    await follower.drain(DRAIN_S)
-                settled = await vigil.settle(outcome)
-                now = cluster.clock.now()
-            finally:
-                if follower is not None:
-                    await follower.stop()
-        voice.end(settled.outcome)
+            observation, outcome = await vigil.until_ended(contact_limit=self.contact_limit_seconds)
+            if logs is not None:
+                await logs.drain()
+            settled = await vigil.settle(outcome)
+            now = cluster.clock.now()
+        self._say_end(settled.outcome, vigil.observe())
         return to_payload(
             TrainingEvent(
                 job=job,
@@ -190,14 +167,33 @@ class TrainingJobTrigger(BaseTrigger):
             )
         )
 
-    def _follower(self, cluster: Cluster, voice: Voice, clocks: Clocks) -> LogFollower | None:
-        from gpu_training.cluster.logs import SILENCE_S, LogFollower
+    def _say_end(self, outcome: Outcome, observation: Observation) -> None:
+        if outcome.kind is OutcomeKind.SUCCEEDED:
+            for remark in remarks_on_result(observation):
+                self.log.warning("%s", remark)
+        Voice(self.log).end(outcome)
+
+    @asynccontextmanager
+    async def _followed(
+        self, cluster: Cluster, subscription: Subscription, hearing: Hearing, clocks: Clocks
+    ) -> AsyncIterator[FollowedLogs | None]:
+        from gpu_training.cluster.logs import SILENCE_S
+        from gpu_training.triggers.followed_logs import LogPlace, followed
 
         if not self.get_logs:
-            return None
+            yield None
+            return
         # Whether a log is silent or cut off is known when it is opened anew.
         silence = SILENCE_S if clocks.stall_seconds is None else min(SILENCE_S, max(1.0, clocks.stall_seconds / 2))
-        return LogFollower(cluster, self.job["namespace"], by_line(voice), self.log, silence=silence)
+        place = LogPlace(
+            log=self.log,
+            waiter=TaskTry.from_text(self.waiter),
+            deployment=self.deployment,
+            task_instance=self.task_instance,
+        )
+        async with followed(cluster, subscription, hearing, place, silence=silence) as logs:
+            self._logs = logs
+            yield logs
 
     @staticmethod
     def _waiting(outcome: Outcome, watchman: Watchman, now: float) -> tuple[str, ...]:
@@ -225,27 +221,48 @@ class TrainingJobTrigger(BaseTrigger):
             return
         from gpu_training.cluster.connection import Cluster, ClusterAddress
         from gpu_training.cluster.departure import depart
+        from gpu_training.triggers.last_words import last_words
 
-        async with Cluster(ClusterAddress(**self.cluster)) as cluster:
+        job = JobReference(**self.job)
+        async with (
+            Cluster(ClusterAddress(**self.cluster)) as cluster,
+            last_words(cluster, job, self._logs, self.log) as words,
+        ):
             deleted = await depart(
                 cluster,
                 self._store(cluster, tries=_KILL_TRIES),
-                JobReference(**self.job),
+                job,
                 self.number,
                 waiter,
                 is_alive,
                 policy=self._policy(),
                 tries=_KILL_TRIES,
             )
-        if deleted:
+            if not deleted:
+                self.log.info("Left Job %s: the task is %s; others wait on it, or it is over", name, state)
+                return
             self.log.info("Deleted Job %s: the task is %s, and nobody else waits on it", name, state)
-            await asyncio.to_thread(close_run, self.mlflow_conn_id, self.work["mlflow_run_id"], self.log, killed=True)
-        else:
-            self.log.info("Left Job %s: the task is %s; others wait on it, or it is over", name, state)
+            mlflow_run_id = self.work["mlflow_run_id"]
+            await asyncio.to_thread(close_run, self.mlflow_conn_id, mlflow_run_id, self.log, killed=True)
+            await words.tell(limit=_LAST_WORDS_S)
 
     def _policy(self) -> Policy:
         rules = built_in_rules() if self.rules is None else parse_rules(self.rules, "rules")
         return Policy(result_required=self.result_required, rules=rules)
+
+    def _bookkeeper(self, cluster: Cluster, job: JobReference, policy: Policy, terms: Terms) -> Bookkeeper:
+        from gpu_training.triggers.bookkeeper import Bookkeeper
+
+        return Bookkeeper(
+            cluster,
+            self._store(cluster),
+            job,
+            self.number,
+            policy=policy,
+            terms=terms,
+            mlflow_run_id=self.work["mlflow_run_id"],
+            log=self.log,
+        )
 
     def _way_out(self, cluster: Cluster, job: JobReference, policy: Policy) -> Exit:
         from gpu_training.triggers.exit import Exit

@@ -13,7 +13,7 @@ from gpu_training.core.contact import Silence, listen, out_of_contact
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy, decide
 from gpu_training.core.errors import ClusterUnavailable, GpuTrainingError
 from gpu_training.core.giving_up import seconds_until_sure, verdict_on
-from gpu_training.core.log_matcher import LogMatcher
+from gpu_training.core.hearing import Hearing
 from gpu_training.core.observation import Observation
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.core.verdict import LEFT, Category, Verdict
@@ -38,7 +38,7 @@ _AGAIN_AFTER_S: Final = 5.0
 class Vigil:
     """One wait for one Job.
 
-    :param matcher: has read the log's lines as far as they came.
+    :param hearing: has heard what the logs tell, as far as it came.
     :param follower: None where no log is followed.
     :param watchman: finds out why it waits.
     :param way_out: takes whoever waits off the Job.
@@ -51,7 +51,7 @@ class Vigil:
         cluster: Cluster,
         bookkeeper: Bookkeeper,
         voice: Voice,
-        matcher: LogMatcher,
+        hearing: Hearing,
         follower: LogFollower | None,
         watchman: Watchman,
         way_out: Exit,
@@ -64,7 +64,7 @@ class Vigil:
         self._cluster = cluster
         self._bookkeeper = bookkeeper
         self._voice = voice
-        self._matcher = matcher
+        self._hearing = hearing
         self._follower = follower
         self._watchman = watchman
         self._way_out = way_out
@@ -155,7 +155,7 @@ class Vigil:
 
     def _readings(self, observation: Observation, phase: Phase, now: float) -> tuple[Reading, ...]:
         # A log that can not be read, or is not read up to now, tells of no stall.
-        progress_at = now if self._is_deaf else self._voice.progress_at
+        progress_at = now if self._is_deaf else self._hearing.progress_at
         clocks, attempts = self._clocks, self._bookkeeper.attempts
         if not self._bookkeeper.is_read and not observation.pods:
             # Pods that are gone are known to the ledger alone: one may have run until a moment ago.
@@ -185,7 +185,13 @@ class Vigil:
 
     def observe(self) -> Observation:
         """Give what is seen now."""
-        return replace(self._subscription.observe(), findings=self._matcher.findings)
+        hearing = self._hearing
+        return replace(
+            self._subscription.observe(),
+            findings=hearing.findings,
+            steps=hearing.steps,
+            told_results=hearing.told_results,
+        )
 
     async def _has_seen_all(self) -> bool:
         """Read the pods once more before a training is called failed: Jobs and pods are watched apart, and what a pod

@@ -1,22 +1,18 @@
-"""What a waiting training says in the task log, and how often."""
+"""What a waiting training says of itself in the task log, and how often. Its pods speak for themselves
+(:mod:`gpu_training.triggers.log_teller`)."""
 
 from __future__ import annotations
 
 from time import monotonic
 from typing import Final
 
-from gpu_training.contract import Progress, parse_progress
-from gpu_training.core import progress_text
 from gpu_training.core.decide import Outcome
-from gpu_training.core.log_matcher import LogMatcher
-from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.pending_cause import Cause
 from gpu_training.core.pending_report import Report
 from gpu_training.core.pending_text import line
 from gpu_training.core.phase import Phase, Wait
 from gpu_training.task_log import TaskLog
 
-_PROGRESS_EVERY_S: Final = 2.0
 _DETAIL_EVERY_S: Final = 5.0
 _REASON_EVERY_S: Final = 60.0
 
@@ -25,23 +21,16 @@ class Voice:
     """Writes to one task log.
 
     :param log: the task's.
-    :param matcher: what looks for the failure rules' patterns in the training container's lines; None for nothing.
     """
 
-    def __init__(self, log: TaskLog, matcher: LogMatcher | None = None) -> None:
+    def __init__(self, log: TaskLog) -> None:
         self._log = log
-        self._matcher = matcher
         self._said: Wait | None = None
         self._said_at = 0.0
         self._trouble: str | None = None
-        self._speaker: tuple[str, str] | None = None
-        self._progress: Progress | None = None
-        self._progress_at = 0.0
         self._cause: tuple[Phase, Cause] | None = None
         self._reason, self._reason_at = "", 0.0
         self._told: dict[str, float] = {}
-        self.progress_at: float | None = None
-        """When the last progress was reported, in seconds since 1970."""
 
     def phase(self, wait: Wait) -> float | None:
         """Say a phase when it changes, and a change of its detail alone at most every few seconds.
@@ -90,30 +79,6 @@ class Voice:
             self._log.info("the API server answers again")
         self._trouble = trouble
 
-    def line(self, pod: str, container: str, text: str, said_at: float) -> None:
-        """Say a pod's line; a progress line as words, at most every so often.
-
-        :param said_at: when the container wrote it, in seconds since 1970.
-        """
-        if self._matcher is not None and container == TRAINING_CONTAINER:
-            self._matcher.feed(pod, text)
-        progress = parse_progress(text) if container == TRAINING_CONTAINER else None
-        if progress is not None:
-            self._progress, self.progress_at = progress, max(said_at, self.progress_at or said_at)
-            if monotonic() - self._progress_at >= _PROGRESS_EVERY_S:
-                self._say_progress()
-            return
-        if self._speaker != (pod, container):
-            self._speaker = (pod, container)
-            self._log.info("log of pod %s, container %s:", pod, container)
-        self._log.info("%s", text)
-
     def end(self, outcome: Outcome) -> None:
-        """Say the last progress and the end."""
-        self._say_progress()
+        """Say the end."""
         self._log.info("%s%s", outcome.kind, f": {outcome.verdict.summary}" if outcome.verdict else "")
-
-    def _say_progress(self) -> None:
-        if self._progress is not None:
-            self._log.info("%s", progress_text.render(self._progress))
-            self._progress, self._progress_at = None, monotonic()

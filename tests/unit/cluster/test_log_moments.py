@@ -15,8 +15,7 @@ from tests.unit.triggers.one_job import Log
 from gpu_training.cluster import log_reader
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.logs import LogFollower
-from gpu_training.triggers.training import by_line
-from gpu_training.triggers.voice import Voice
+from gpu_training.core.hearing import Hearing
 
 pytestmark = pytest.mark.unit
 
@@ -41,15 +40,15 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def follow(
-    server: LogServer, scene: Callable[[LogFollower, Voice], Awaitable[None]], *, silence: float = 300.0
+    server: LogServer, scene: Callable[[LogFollower, Hearing], Awaitable[None]], *, silence: float = 300.0
 ) -> None:
     async def run() -> None:
         async with Cluster(server.address) as cluster:
-            voice = Voice(Log())
-            follower = LogFollower(cluster, NAMESPACE, by_line(voice), Log(), silence=silence)
+            hearing = Hearing(())
+            follower = LogFollower(cluster, NAMESPACE, hearing.take, Log(), silence=silence)
             follower.update({"a": POD}, {})
             try:
-                await scene(follower, voice)
+                await scene(follower, hearing)
             finally:
                 await follower.stop()
 
@@ -61,16 +60,16 @@ def test_who_begins_to_listen_knows_how_long_ago_the_last_progress_was(server: L
     server.say(PROGRESS % 2, ago=600)
     server.say("something else", ago=30)
 
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         assert not follower.is_caught_up
         await until(lambda: follower.is_caught_up)
-        assert voice.progress_at == pytest.approx(time() - 600, abs=5)
+        assert hearing.progress_at == pytest.approx(time() - 600, abs=5)
 
     follow(server, scene)
 
 
 def test_a_log_that_still_tells_of_what_is_long_past_is_not_caught_up_with(server: LogServer) -> None:
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         begin = monotonic()
         await until(lambda: server.opened)
         while monotonic() < begin + 1.5:
@@ -79,17 +78,17 @@ def test_a_log_that_still_tells_of_what_is_long_past_is_not_caught_up_with(serve
             assert not follower.is_caught_up
         server.say(PROGRESS % 1, ago=70)
         await until(lambda: follower.is_caught_up)
-        assert voice.progress_at == pytest.approx(time() - 70, abs=5)
+        assert hearing.progress_at == pytest.approx(time() - 70, abs=5)
 
     follow(server, scene)
 
 
 def test_what_comes_live_is_said_now_whatever_the_nodes_clock_says(server: LogServer) -> None:
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         await until(lambda: follower.is_caught_up)
         server.say(PROGRESS % 1, ago=3600)
-        await until(lambda: voice.progress_at is not None)
-        assert voice.progress_at == pytest.approx(time(), abs=5)
+        await until(lambda: hearing.progress_at is not None)
+        assert hearing.progress_at == pytest.approx(time(), abs=5)
         assert follower.is_caught_up
 
     follow(server, scene)
@@ -98,15 +97,15 @@ def test_what_comes_live_is_said_now_whatever_the_nodes_clock_says(server: LogSe
 def test_a_node_whose_clock_is_ahead_says_nothing_in_the_future(server: LogServer) -> None:
     server.say(PROGRESS % 1, ago=-3600)
 
-    async def scene(follower: LogFollower, voice: Voice) -> None:
-        await until(lambda: voice.progress_at is not None)
-        assert voice.progress_at == pytest.approx(time(), abs=5)
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        await until(lambda: hearing.progress_at is not None)
+        assert hearing.progress_at == pytest.approx(time(), abs=5)
 
     follow(server, scene)
 
 
 def test_a_log_that_can_not_be_read_is_not_heard_until_it_can(server: LogServer) -> None:
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         await until(lambda: follower.is_caught_up)
         server.refused = True
         server.cut()
@@ -119,7 +118,7 @@ def test_a_log_that_can_not_be_read_is_not_heard_until_it_can(server: LogServer)
 
 
 def test_a_silent_log_is_opened_anew_so_that_one_that_is_cut_off_is_known(server: LogServer) -> None:
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         await until(lambda: follower.is_caught_up)
         server.refused = True
         await until(lambda: not follower.is_caught_up)
@@ -128,7 +127,7 @@ def test_a_silent_log_is_opened_anew_so_that_one_that_is_cut_off_is_known(server
 
 
 def test_of_a_training_that_has_ended_nothing_more_is_to_be_heard(server: LogServer) -> None:
-    async def scene(follower: LogFollower, voice: Voice) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
         assert not follower.is_caught_up
         follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
         assert follower.is_caught_up

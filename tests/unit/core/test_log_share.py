@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.log_stamps import stamped
 
+from gpu_training.core.log_allowance import Limits
 from gpu_training.core.log_lines import START, Position, Reading, text_of
-from gpu_training.core.log_share import LeftOut, Limits, Line, LogShare
+from gpu_training.core.log_share import LeftOut, Line, LogShare
 
 pytestmark = pytest.mark.core
 

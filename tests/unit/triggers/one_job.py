@@ -30,12 +30,12 @@ class Log:
         self.lines: list[str] = []
         self.warnings: list[str] = []
 
-    def debug(self, message: str, *args: object) -> None:
+    def debug(self, message: str, *args: object, **fields: object) -> None:
         self.lines.append(message % args)
 
     info = debug
 
-    def warning(self, message: str, *args: object) -> None:
+    def warning(self, message: str, *args: object, **fields: object) -> None:
         self.warnings.append(message % args)
 
 

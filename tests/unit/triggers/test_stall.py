@@ -23,13 +23,13 @@ from gpu_training.cluster.lookout import Lookout
 from gpu_training.cluster.subscription import Subscription
 from gpu_training.core.clocks import Clocks
 from gpu_training.core.decide import OutcomeKind, Policy
-from gpu_training.core.log_matcher import LogMatcher
+from gpu_training.core.hearing import Hearing
 from gpu_training.core.terms import Terms
 from gpu_training.core.verdict import Action, Category, Verdict
 from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers.bookkeeper import Bookkeeper
 from gpu_training.triggers.exit import Exit
-from gpu_training.triggers.training import by_line
+from gpu_training.triggers.log_teller import LogTeller
 from gpu_training.triggers.vigil import Vigil
 from gpu_training.triggers.voice import Voice
 from gpu_training.triggers.watchman import Watchman
@@ -66,20 +66,19 @@ def watch(api: ObjectApi, server: LogServer, *, limit: float) -> Verdict | None:
     lookout = Lookout(api.address, NAMESPACE, {}.get)
     subscription = Subscription(REFERENCE, lookout)
     subscription.document, subscription.pods = api.objects[JOB], {POD["metadata"]["uid"]: POD}
-    matcher = LogMatcher(policy.rules)
-    voice = Voice(log, matcher)
+    hearing = Hearing(policy.rules)
 
     async def run() -> Verdict | None:
         async with Cluster(api.address) as cluster, Cluster(server.address) as kubelet:
             store = LedgerStore(cluster, LINEAGE)
             terms = Terms(budget=BUDGET, has_fallback=False, memory_cap="8Gi", clocks=CLOCKS)
-            follower = LogFollower(kubelet, NAMESPACE, by_line(voice), log)
+            follower = LogFollower(kubelet, NAMESPACE, LogTeller(log, hearing).take, log)
             vigil = Vigil(
                 subscription,
                 cluster,
                 Bookkeeper(cluster, store, REFERENCE, 1, policy=policy, terms=terms, mlflow_run_id="r", log=log),
-                voice,
-                matcher,
+                Voice(log),
+                hearing,
                 follower,
                 Watchman(subscription, cluster, log),
                 Exit(cluster, store, REFERENCE, 1, None, policy=policy, mlflow_conn_id="", mlflow_run_id="r", log=log),

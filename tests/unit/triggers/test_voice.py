@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.core.ledgers import verdict
 
 from gpu_training.core.decide import Outcome, OutcomeKind
-from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.pending_cause import Cause, Cure
 from gpu_training.core.pending_report import Report
 from gpu_training.core.phase import Phase, Wait
-from gpu_training.rule_table import built_in_rules
 from gpu_training.triggers import voice as voice_module
 from gpu_training.triggers.voice import Voice
 
 pytestmark = pytest.mark.unit
-
-PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
 
 
 class Log:
@@ -127,50 +124,9 @@ def test_trouble_is_said_when_it_begins_and_when_it_is_over(clock: Clock) -> Non
     assert log.lines == ["503; the training goes on, and so does the waiting", "the API server answers again"]
 
 
-@pytest.mark.case("C069")
-def test_progress_is_said_every_few_seconds_and_at_the_end(clock: Clock) -> None:
+def test_the_end_is_said_with_its_reason() -> None:
     log = Log()
-    voice = Voice(log)
-    for step in range(1, 11):
-        voice.line("p", "training", PROGRESS % step, 0.0)
-        clock.now += 0.7
-    voice.end(Outcome(kind=OutcomeKind.SUCCEEDED, attempts=()))
+    Voice(log).end(Outcome(kind=OutcomeKind.SUCCEEDED, attempts=()))
+    Voice(log).end(Outcome(kind=OutcomeKind.LOST, attempts=(), verdict=verdict(summary="It is gone.")))
 
-    assert [line.split()[3] for line in log.lines if line.startswith("progress ")] == ["1/10", "4/10", "7/10", "10/10"]
-    assert log.lines[-2:] == ["progress 100% step 10/10", "succeeded"]
-
-
-def test_lines_say_whose_they_are_when_the_speaker_changes(clock: Clock) -> None:
-    log = Log()
-    voice = Voice(log)
-    for pod, container, text in [("p", "download", "a"), ("p", "download", "b"), ("p", "training", "c")]:
-        voice.line(pod, container, text, 0.0)
-
-    assert log.lines == [
-        "log of pod p, container download:",
-        "a",
-        "b",
-        "log of pod p, container training:",
-        "c",
-    ]
-
-
-def test_what_the_training_container_says_is_held_against_the_failure_rules(clock: Clock) -> None:
-    log, matcher = Log(), LogMatcher(built_in_rules())
-    voice = Voice(log, matcher)
-    voice.line("p", "sidecar", "CUDA out of memory", 0.0)
-    assert matcher.findings == {}
-
-    voice.line("p", "training", "CUDA out of memory", 0.0)
-    assert matcher.findings == {"p": "cuda-out-of-memory"}
-    assert log.lines[-1] == "CUDA out of memory"
-
-    voice.line("p", "training", PROGRESS % 1, 0.0)
-    assert matcher.findings == {}
-
-
-def test_only_the_training_container_tells_progress(clock: Clock) -> None:
-    log = Log()
-    Voice(log).line("p", "sidecar", PROGRESS % 1, 0.0)
-
-    assert log.lines[-1] == PROGRESS % 1
+    assert log.lines == ["succeeded", "lost: It is gone."]

@@ -1,0 +1,116 @@
+"""The logs of one training as one waiter follows them: from where an earlier triggerer has stopped, to their ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from gpu_training.core.heard import Beginning, annotation_of, beginning, from_text
+from gpu_training.core.log_marks import begun_by
+from gpu_training.core.naming import TaskTry
+from gpu_training.task_log import MarkedLog
+from gpu_training.triggers.earlier_logs import told_earlier
+from gpu_training.triggers.job_notes import JobNotes
+from gpu_training.triggers.log_limits import limits_of
+from gpu_training.triggers.log_teller import LogTeller
+
+if TYPE_CHECKING:
+    from gpu_training.cluster.connection import Cluster
+    from gpu_training.cluster.logs import LogFollower
+    from gpu_training.cluster.subscription import Subscription
+    from gpu_training.core.hearing import Hearing
+
+DRAIN_S: Final = 60.0
+"""Longest wait for the ends of logs after the training's end, while they bring news."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LogPlace:
+    """Into which task log a training's logs are told, and for whom.
+
+    :param waiter: the task try that waits; None where it is not known.
+    :param deployment: id of the Airflow deployment.
+    :param task_instance: as the triggerer gives it; None on a worker.
+    :param log_id: of this very log.
+    """
+
+    log: MarkedLog
+    waiter: TaskTry | None
+    deployment: str
+    task_instance: Any = None
+    log_id: str = field(default_factory=lambda: uuid4().hex[:16])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedLogs:
+    """Logs that are followed.
+
+    :param notes: written on the Job.
+    """
+
+    subscription: Subscription
+    teller: LogTeller
+    follower: LogFollower
+    notes: JobNotes
+
+    async def drain(self) -> None:
+        """Tell what the pods have said to their ends, and write down that it is told."""
+        self.follower.update(self.subscription.pods, self.subscription.gone_pods)
+        await self.follower.drain(DRAIN_S)
+        self.teller.end()
+        await self.notes.write()
+
+
+@asynccontextmanager
+async def followed(
+    cluster: Cluster, subscription: Subscription, hearing: Hearing, place: LogPlace, *, silence: float
+) -> AsyncIterator[FollowedLogs]:
+    """Follow the logs of a Job's pods until the block is left. Whoever is cancelled in it writes down how far it came.
+
+    :param hearing: recalls what an earlier triggerer has heard, and hears what comes.
+    :param silence: seconds after which a log that says nothing is opened anew.
+    """
+    from gpu_training.cluster.logs import LogFollower
+
+    begin = await _beginning(subscription, hearing, place, now=cluster.clock.now())
+    job = subscription.job
+    place.log.info("following the logs of Job %s/%s", job.namespace, job.name, loc=begun_by(place.log_id))
+    if begin.elsewhere:
+        place.log.warning(
+            "Going on where another triggerer has stopped. Its part of this log is not on this machine: its last lines "
+            "may be told again, and what it had not written yet when it was killed is in the pods' logs alone"
+        )
+    teller = LogTeller(place.log, hearing, namespace=job.namespace, told=begin.told, limits=limits_of(place.log))
+    follower = LogFollower(cluster, job.namespace, teller.take, place.log, silence=silence, positions=begin.starts)
+    notes = JobNotes(
+        cluster,
+        subscription,
+        hearing,
+        teller,
+        follower,
+        waiter=place.waiter,
+        deployment=place.deployment,
+        log_id=place.log_id,
+        log=place.log,
+    )
+    try:
+        async with notes.kept():
+            yield FollowedLogs(subscription=subscription, teller=teller, follower=follower, notes=notes)
+    finally:
+        await follower.stop()
+
+
+async def _beginning(subscription: Subscription, hearing: Hearing, place: LogPlace, *, now: float) -> Beginning:
+    if place.waiter is None:
+        return Beginning()
+    document = subscription.document or {}
+    annotations = document.get("metadata", {}).get("annotations") or {}
+    heard = from_text(annotations.get(annotation_of(place.deployment, place.waiter), ""))
+    told = await asyncio.to_thread(told_earlier, place.waiter, place.task_instance, place.log)
+    if heard is not None:
+        hearing.recall(heard.hearing, now=now)
+    return beginning(heard, told)
