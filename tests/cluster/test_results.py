@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.trainings import RESULT, TaskInstance, jobs_of, operator, pods_of, spec, train
+from tests.cluster.trainings import (
+    RESULT,
+    RecordedTrigger,
+    TaskInstance,
+    defer,
+    fire,
+    jobs_of,
+    ledger_of,
+    operator,
+    pods_of,
+    recorded,
+    spec,
+    train,
+)
 from tests.cluster.waits import Wait, waits
 from tests.fake_mlflow import FakeMlflow
 
+from gpu_training.contract import RESULT_PREFIX
 from gpu_training.core.errors import TrainingFailed
 from gpu_training.operators.outcomes import TrainingFailedForGood
 from sandbox.cluster import Sandbox
@@ -213,11 +228,15 @@ def unread(sandbox: Sandbox, namespace: str, proxy: FaultyProxy, folder: Path, f
         wait.await_line("the training goes on")
         (folder / "go").touch()
         wait_for(lambda: is_complete(sandbox, namespace), 30, "the Job's end")
-        (pod,) = pods_of(sandbox, namespace)
-        sandbox.api.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
-        wait_for(lambda: not pods_of(sandbox, namespace), 30, "the end of the pod")
+        delete_the_pod(sandbox, namespace)
         proxy.follow()
         yield wait
+
+
+def delete_the_pod(sandbox: Sandbox, namespace: str) -> None:
+    (pod,) = pods_of(sandbox, namespace)
+    sandbox.api.request("DELETE", f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+    wait_for(lambda: not pods_of(sandbox, namespace), 30, "the end of the pod")
 
 
 def is_complete(sandbox: Sandbox, namespace: str) -> bool:
@@ -237,3 +256,46 @@ def test_a_pod_that_is_deleted_before_it_is_read_and_that_told_nothing_is_worth_
     assert caught.value.verdict.category == "result_missing"
     assert caught.value.verdict.owner == "infrastructure"
     assert "a retry goes on from the last checkpoint" in str(caught.value)
+
+
+def test_a_pod_that_is_deleted_before_it_is_read_has_told_its_result_in_its_log(
+    sandbox: Sandbox, namespace: str, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    with unread(sandbox, namespace, proxy, tmp_path, f"echo '{RESULT_PREFIX}{RESULT}'") as wait:
+        result = wait.conclude()
+        jobs, ledger = jobs_of(sandbox, namespace), ledger_of(sandbox, namespace)
+
+    assert (result["model_uri"], result["metrics"], result["attempts"]) == ("models:/m-1", {"mae": 1.5}, 1)
+    assert len(jobs) == 1  # nothing was trained again
+    assert [attempt["verdict"] for attempt in wait.await_end()["attempts"]] == [None]
+    assert "models:/m-1" in json.dumps(ledger)
+    (said,) = wait.log("is the one that its log tells")
+    assert "its termination message was not seen" in said
+    assert not wait.log(RESULT_PREFIX)
+
+
+def test_what_a_log_told_outlives_the_triggerer_that_heard_it(
+    sandbox: Sandbox, namespace: str, connected: FakeMlflow, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    script = f"echo '{RESULT_PREFIX}{RESULT}'; echo ready; until test -e {tmp_path}/go; do sleep 0.1; done; {LEAVE}"
+    task, instance = operator(spec(namespace, script)), TaskInstance()
+    first = recorded(defer(task, instance))
+    asyncio.run(cancelled(first, lambda: bool(first.record.about("ready"))))
+
+    (tmp_path / "go").touch()
+    wait_for(lambda: is_complete(sandbox, namespace), 30, "the Job's end")
+    delete_the_pod(sandbox, namespace)
+    second = RecordedTrigger(**first.serialize()[1])
+    result = task.execute_complete(instance.context, fire(second))
+
+    assert (result["model_uri"], len(jobs_of(sandbox, namespace))) == ("models:/m-1", 1)
+    assert second.record.about("is the one that its log tells")
+
+
+async def cancelled(trigger: RecordedTrigger, when: Callable[[], bool]) -> None:
+    """Run a trigger until something holds, and end it as a triggerer that shuts down does."""
+    watching = asyncio.ensure_future(trigger.wait())
+    await asyncio.to_thread(wait_for, when, 30, "what the trigger is to be heard saying")
+    watching.cancel()
+    await asyncio.wait([watching])
