@@ -173,7 +173,10 @@ class StopNotice:
         if self._arrived_at is None:
             self._arrived_at = time.monotonic()
         self._arrival.set()
-        os.write(2, b"SIGTERM: the step in progress is finished, then a last checkpoint is taken if there is time\n")
+        with suppress(OSError):
+            os.write(
+                2, b"SIGTERM: the step in progress is finished, then a last checkpoint is taken if there is time\n"
+            )
         if not self._closing.wait(self.seconds_left) and at_deadline is not None:
             at_deadline()
 
@@ -285,9 +288,10 @@ class Attempt:
                     attempt.save({"model": model.dump()})
             attempt.trained(metrics={"loss": loss}, model_uri=publish(model))
 
-    The block's end leaves the result document and, unless the training is done, ends the process with the exit code of
-    the error, 85 after SIGTERM. A process that hangs then is ended so a little before SIGKILL. Never is it 0 unless
-    :meth:`trained` was said: Kubernetes would call the Job Complete.
+    SIGTERM is noticed from its beginning on: begin it before slow imports. The block's end leaves the result document
+    and, unless the training is done, ends the process with the exit code of the error, 85 after SIGTERM. A process that
+    hangs then is ended so a little before SIGKILL. Never is it 0 unless :meth:`trained` was said: Kubernetes would call
+    the Job Complete.
 
     What the result says may be set at any time: `metrics`, `model_uri`, `device`, `data_version`, `data_digest`,
     `mlflow_run_id`.
@@ -380,7 +384,7 @@ class Attempt:
         After SIGTERM only when it can be expected to be whole in the time left, by how long the last one took.
         """
         step = self.last_step or 0
-        if self.checkpoints is None or self.checkpoint_step == step:
+        if self.checkpoints is None or step in (0, self.checkpoint_step):
             return False
         if self.should_stop():
             return self._has_time_to_save(step)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.trainer.harness import VERSION, Ended, Trainer, environment, flight, publish, write_version
+from tests.trainer.harness import DEADLINE_S, VERSION, Ended, Trainer, environment, flight, publish, write_version
 
 from gpu_training.contract import RESULT_PREFIX, ExitCode, ResultStatus, parse_result
 
@@ -91,6 +92,39 @@ def test_killed_pod_is_resumed_from_its_last_whole_checkpoint(trainer: Trainer, 
     assert resumed.result.first_step == 11, resumed.stderr
     assert resumed.stderr.count("is passed over") == 2
     assert resumed.result.metrics == pytest.approx(dict(uninterrupted.result.metrics), rel=1e-6)
+
+
+def test_pod_killed_anywhere_again_and_again_costs_no_more_than_a_step_each(
+    trainer: Trainer, uninterrupted: Ended
+) -> None:
+    often = ("--rounds=30", "--checkpoint-every=1")
+    for step in (3, 9, 16):
+        running = trainer.start(*often, "--round-seconds=0.02")
+        running.wait_for(lambda progress, step=step: progress.step >= step and progress.loss is not None)
+        running.process.kill()
+        assert running.process.wait() == -signal.SIGKILL
+    ended = trainer.run(*often)
+    assert (ended.result.first_step or 0) >= 16, ended.stderr
+    assert ended.result.metrics == pytest.approx(dict(uninterrupted.result.metrics), rel=1e-6)
+
+
+def test_sigterm_while_the_store_hangs_ends_the_training_before_it_would_be_killed(trainer: Trainer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        running = trainer.start(
+            *ROUNDS,
+            GPU_TRAINING_CHECKPOINT_URI="s3://bucket/checkpoints",
+            GPU_TRAINING_GRACE_SECONDS="2",
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:{silent.getsockname()[1]}",
+            AWS_ACCESS_KEY_ID="key",
+            AWS_SECRET_ACCESS_KEY="secret",
+        )
+        silent.settimeout(DEADLINE_S)
+        connection, _ = silent.accept()
+        running.process.send_signal(signal.SIGTERM)
+        ended = running.end()
+        connection.close()
+    assert ended.code == ExitCode.INTERRUPTED, ended.stderr
+    assert "it hung until the end of the grace period" in (ended.result.error or "")
 
 
 def test_finished_training_is_not_repeated(trainer: Trainer, uninterrupted: Ended) -> None:
