@@ -91,7 +91,9 @@ def test_a_progress_bar_that_never_ends_its_line_leaves_its_last_state(connected
 
 
 @pytest.mark.case("C064")
-def test_a_log_of_many_mebibytes_is_told_to_its_end(connected: FakeMlflow) -> None:
+def test_a_log_of_many_mebibytes_is_told_to_its_end(connected: FakeMlflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__GPU_TRAINING__LOG_BURST_LINES", "50000")
+    monkeypatch.setenv("AIRFLOW__GPU_TRAINING__LOG_BURST_KIB", "65536")
     say = "for n in range(1, 40_001): print(n, 'x' * 200)"
     kind, log = log_of(f'python3 -c "{say}"; {LEAVE_RESULT}')
 
