@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -72,8 +71,3 @@ class Programs:
 
 PYTHON_EXAMPLE = (sys.executable, str(ROOT / "include" / "examples" / "python" / "train.py"))
 SHELL_EXAMPLE = ("sh", str(ROOT / "include" / "examples" / "shell" / "train.sh"))
-
-
-def marker_of(path: Path) -> dict[str, object]:
-    body: dict[str, object] = json.loads(path.read_text())
-    return body
