@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import aiohttp
 
 from gpu_training.cluster.faults import error_from, error_of
-from gpu_training.cluster.log_client import log_client
+from gpu_training.cluster.log_client import keep_small, log_client
 from gpu_training.cluster.server_clock import clock_of
 from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
 
@@ -172,6 +172,8 @@ class Cluster:
         """
         limit = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle)
         async with self._send("GET", path, doing, query, None, JSON, limit, is_log=is_log) as response:
+            if is_log:
+                keep_small(response)
             yield response.content
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import aiohttp
 
-BUFFER_BYTES: Final = 64 * 1024
+BUFFER_BYTES: Final = 16 * 1024
 """From twice that on nothing more is read from a connection. The client for requests has 2 MiB, for large objects."""
 
 
@@ -30,3 +30,11 @@ def log_client(client: Any) -> Any:
     made = copy(client)
     made.rest_client = rest
     return made
+
+
+def keep_small(response: aiohttp.ClientResponse) -> None:
+    """Have TLS, too, hold little that nobody has read; its default is a quarter of a mebibyte for each connection."""
+    transport = response.connection.transport if response.connection is not None else None
+    limit = getattr(transport, "set_read_buffer_limits", None)  # only a transport with TLS has it
+    if limit is not None:
+        limit(high=BUFFER_BYTES)

@@ -37,7 +37,7 @@ _NONE: Final[Mapping[tuple[str, str], Position]] = MappingProxyType({})
 class LogFollower:
     """Follows every container of one Job's pods.
 
-    However much its containers say, it hands on one chunk of at most 64 KiB, and then it is the turn of whatever else
+    However much its containers say, it hands on one chunk of at most 16 KiB, and then it is the turn of whatever else
     its event loop runs.
 
     :param sink: takes the news.
