@@ -83,7 +83,8 @@ def _describe_pod(pod: PodObservation) -> Wait:
     training = pod.training
     where = f"pod {pod.name}" + (f" on {pod.node}" if pod.node else "")
     if training is not None and training.state is ContainerState.TERMINATED:
-        return Wait(phase=Phase.FINISHING, detail=f"{where}: {training.name} exited with {training.exit_code}")
+        said = f"{where}: {training.name} exited with {training.exit_code}{_left_running(pod)}"
+        return Wait(phase=Phase.FINISHING, detail=said)
     if pod.deleting or pod.disruption is not None:
         why = f": {pod.disruption.reason} ({pod.disruption.message})" if pod.disruption is not None else ""
         return Wait(phase=Phase.RETRYING, detail=f"{where} is being ended{why}")
@@ -94,6 +95,14 @@ def _describe_pod(pod: PodObservation) -> Wait:
         why = scheduled.message if scheduled is not None and not scheduled.holds else ""
         return Wait(phase=Phase.QUEUED, detail=f"{where}: {why or 'waiting for a node'}")
     return Wait(phase=Phase.STARTING, detail=f"{where}: {_starting(pod)}")
+
+
+def _left_running(pod: PodObservation) -> str:
+    """Give what keeps a pod, and so its GPUs, though the training has ended: the kubelet ends native sidecars alone."""
+    names = [container.name for container in pod.containers if container.state is ContainerState.RUNNING]
+    if not names:
+        return ""
+    return f"; {', '.join(names)} still runs and keeps the GPUs: make it end too, or an init container that restarts"
 
 
 def _starting(pod: PodObservation) -> str:
