@@ -62,6 +62,9 @@ clean: ## what was built; the binary cache stays
 bench-detect: .venv/.installed ## from a Job's final condition to the trigger's event
 	$(BIN)/python -m bench.detect
 
+bench-logs: .venv/.installed ## following logs beside kubectl logs -f, on the same streams: 1 GiB of one pod, of 64 pods at once. ARGS="--rows one --size 64MiB"
+	$(BIN)/python -m bench.logs $(ARGS)
+
 bench-demo: .venv/.installed ## the whole demo with binaries cached, step by step
 	$(BIN)/python -m bench.demo
 
@@ -78,4 +81,4 @@ bench-waste: .venv/.installed ## GPU-seconds wasted by ours, the stock operator,
 	$(BIN)/python -m bench.waste $(ARGS)
 
 .PHONY: help faults install lock check format demo sandbox-up sandbox-down sandbox-status sandbox-selftest test cases wheel clean \
-	bench-detect bench-demo bench-pending bench-sandbox bench-scale bench-waste
+	bench-detect bench-demo bench-logs bench-pending bench-sandbox bench-scale bench-waste

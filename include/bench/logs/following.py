@@ -19,9 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from bench.logs.figures import Run
+from bench.logs.figures import Row, Run
 from bench.logs.pods import NAMESPACE, Stream
 from bench.logs.tally import Tally
+from bench.logs.telling import CountedLog
 
 STALL_S = 60.0
 DRAIN_S = 120.0
@@ -32,12 +33,14 @@ MIB_KIB = 1024.0
 class CountingSink:
     """Counts what arrives of each pod.
 
+    :param take: another sink behind it.
     :ivar began: when the first lines came, by the machine's monotonic clock.
     :ivar news_at: when the newest ones did.
     """
 
-    def __init__(self, pods: list[str], lines: int) -> None:
+    def __init__(self, pods: list[str], lines: int, take: Callable[[Any], None] | None = None) -> None:
         self.tallies = {pod: Tally(lines) for pod in pods}
+        self._take = take
         self._silent, self._open = set(pods), set(pods)
         self.began = self.news_at = 0.0
         self.all_speak, self.is_complete = asyncio.Event(), asyncio.Event()
@@ -48,6 +51,8 @@ class CountingSink:
             self.began = self.news_at
         tally = self.tallies[batch.pod]
         tally.take(batch.lines)
+        if self._take is not None:
+            self._take(batch)
         if batch.pod in self._silent:
             self._silent.discard(batch.pod)
             if not self._silent:
@@ -66,11 +71,19 @@ class CountingSink:
         return [f"{number} lines {what}" for what, number in sums.items() if number]
 
 
-async def follow(kubeconfig: str, pods: list[str], label: str, lines: int) -> None:
-    """Follow the pods as told on standard input."""
+async def follow(kubeconfig: str, pods: list[str], label: str, lines: int, told: bool) -> None:
+    """Follow the pods as told on standard input.
+
+    :param told: whether what writes the task log is behind the sink.
+    """
     from gpu_training.cluster.connection import Cluster, ClusterAddress
     from gpu_training.cluster.logs import LogFollower
+    from gpu_training.core.hearing import Hearing
+    from gpu_training.rule_table import built_in_rules
+    from gpu_training.triggers.log_teller import LogTeller
 
+    log = CountedLog()
+    teller = LogTeller(log, Hearing(built_in_rules()), namespace=NAMESPACE)
     async with Cluster(ClusterAddress(conn_id=None, config_file=kubeconfig)) as cluster:
         path, query = f"/api/v1/namespaces/{NAMESPACE}/pods", {"labelSelector": label}
 
@@ -78,7 +91,7 @@ async def follow(kubeconfig: str, pods: list[str], label: str, lines: int) -> No
             items = (await cluster.request("GET", path, doing="list pods", query=query)).document["items"]
             return {item["metadata"]["uid"]: item for item in items}
 
-        sink = CountingSink(pods, lines)
+        sink = CountingSink(pods, lines, teller.take if told else None)
         follower = LogFollower(cluster, NAMESPACE, sink, logging.getLogger("following"))
         found = await look()
         before_kib, before_s = _rest(), _processor_s()
@@ -92,12 +105,14 @@ async def follow(kubeconfig: str, pods: list[str], label: str, lines: int) -> No
             follower.update(await look(), {})
             await follower.drain(DRAIN_S)
         await follower.stop()
+        teller.end()
         _answer(
             lines=sum(each.arrived for each in sink.tallies.values()),
             size=sum(each.size for each in sink.tallies.values()),
             processor_s=_processor_s() - before_s,
             memory_mib=(_status_kib("VmHWM") - before_kib) / MIB_KIB,
-            faults=sink.faults(),
+            faults=sink.faults() + (log.faults(lines * len(pods)) if told else []),
+            note=log.describe() if told else "",
         )
 
 
@@ -140,17 +155,15 @@ def _processor_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def measure(stream: Stream, kubeconfig: Path, home: Path, *, backlog: bool) -> Run:
+def measure(stream: Stream, kubeconfig: Path, home: Path, row: Row) -> Run:
     """Have a process of its own follow the pods.
 
     :param home: an empty folder, for what Airflow writes.
-    :param backlog: whether they have said everything; otherwise they are told to once their logs are open.
+    :param row: whether they have said everything; otherwise they are told to once their logs are open.
     """
-    told = json.dumps(
-        {"kubeconfig": str(kubeconfig), "pods": stream.names, "label": stream.label, "lines": stream.lines}
-    )
+    told = {"kubeconfig": str(kubeconfig), "pods": stream.names, "label": stream.label, "lines": stream.lines}
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.logs.following", told],
+        [sys.executable, "-m", "bench.logs.following", json.dumps({**told, "told": row.told})],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -159,7 +172,7 @@ def measure(stream: Stream, kubeconfig: Path, home: Path, *, backlog: bool) -> R
     assert process.stdin is not None  # noqa: S101 - pipes were asked for
     assert process.stdout is not None  # noqa: S101
     try:
-        return _conduct(process.stdin, process.stdout, stream, backlog=backlog)
+        return _conduct(process.stdin, process.stdout, stream, backlog=row.backlog)
     finally:
         process.kill()
         process.wait()
