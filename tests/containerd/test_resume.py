@@ -51,10 +51,11 @@ def scene(
 
 @pytest.mark.case("C106")
 def test_a_training_in_containers_that_is_reclaimed_three_times_does_only_what_no_checkpoint_holds_again(
-    scene: Scene,
+    scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     check_that_only_lost_steps_were_done_again(
         scene,
+        capsys,
         Reclaim(after=50, how=evict, notice=True),
         Reclaim(after=100, how=fail_machine),
         Reclaim(after=150, how=kill_training),
