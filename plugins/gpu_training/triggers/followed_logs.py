@@ -17,6 +17,7 @@ from gpu_training.triggers.earlier_logs import told_earlier
 from gpu_training.triggers.job_notes import JobNotes
 from gpu_training.triggers.log_limits import limits_of
 from gpu_training.triggers.log_teller import LogTeller
+from gpu_training.triggers.masked_secrets import mask_secrets_of
 
 if TYPE_CHECKING:
     from gpu_training.cluster.connection import Cluster
@@ -35,6 +36,7 @@ class LogPlace:
     :param waiter: the task try that waits; None where it is not known.
     :param deployment: id of the Airflow deployment.
     :param task_instance: as the triggerer gives it; None on a worker.
+    :param conn_ids: Airflow connections whose secrets the pods may know.
     :param log_id: of this very log.
     """
 
@@ -42,6 +44,7 @@ class LogPlace:
     waiter: TaskTry | None
     deployment: str
     task_instance: Any = None
+    conn_ids: tuple[str, ...] = ()
     log_id: str = field(default_factory=lambda: uuid4().hex[:16])
 
 
@@ -76,6 +79,7 @@ async def followed(
     """
     from gpu_training.cluster.logs import LogFollower
 
+    await mask_secrets_of(place.conn_ids, place.log)
     begin = await _beginning(subscription, hearing, place, now=cluster.clock.now())
     job = subscription.job
     place.log.info("following the logs of Job %s/%s", job.namespace, job.name, loc=begun_by(place.log_id))

@@ -190,6 +190,7 @@ class TrainingJobTrigger(BaseTrigger):
             waiter=TaskTry.from_text(self.waiter),
             deployment=self.deployment,
             task_instance=self.task_instance,
+            conn_ids=tuple(each for each in (self.mlflow_conn_id, self.cluster.get("conn_id")) if each),
         )
         async with followed(cluster, subscription, hearing, place, silence=silence) as logs:
             self._logs = logs
