@@ -52,7 +52,7 @@ class LogScene:
         renew(stack, {**plain, "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)})
         scene = cls(stack, folder)
         try:
-            wait_until(lambda: scene._http.get(f"/api/v2/dags/{DAG_ID}").is_success, "the DAG is there")
+            wait_until(scene._has_dag, "the DAG is there")
             scene._http.patch(f"/api/v2/dags/{DAG_ID}", json={"is_paused": False}).raise_for_status()
             yield scene
         finally:
@@ -97,6 +97,11 @@ class LogScene:
         body = {"logical_date": None, "conf": {"image": self._image, "script": str(path), **params}}
         answer = self._http.post(f"/api/v2/dags/{DAG_ID}/dagRuns", json=body).raise_for_status()
         return LogRun(self._http, str(answer.json()["dag_run_id"]))
+
+    def _has_dag(self) -> bool:
+        answer = self._http.get(f"/api/v2/dags/{DAG_ID}")
+        # One of an earlier scene is known, and is not run.
+        return answer.is_success and not answer.json()["is_stale"]
 
     def _connect(self, conn_id: str, **fields: Any) -> None:
         self._http.post("/api/v2/connections", json={"connection_id": conn_id, **fields}).raise_for_status()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from gpu_training.triggers.log_teller import LogTeller
 from gpu_training.triggers.masked_secrets import mask_secrets_of
 
 if TYPE_CHECKING:
-    from gpu_training.cluster.connection import Cluster
+    from gpu_training.cluster.connection import Cluster, Document
     from gpu_training.cluster.logs import LogFollower
     from gpu_training.cluster.subscription import Subscription
     from gpu_training.core.hearing import Hearing
@@ -50,18 +50,34 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedLogs:
-    """Logs that are followed.
+    """Logs that are followed, as soon as secrets are masked: no pod is listened to before.
 
     :param notes: written on the Job.
+    :param masking: is done when secrets are masked.
     """
 
     subscription: Subscription
     teller: LogTeller
     follower: LogFollower
     notes: JobNotes
+    masking: asyncio.Task[None]
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether what each training container that runs has said so far is heard, as far as that can be told."""
+        return self.masking.done() and self.follower.is_caught_up
+
+    def update(self, pods: Mapping[str, Document], gone_pods: Mapping[str, Document]) -> None:
+        """Follow what is new in these pods (documents by UID), and learn what has ended.
+
+        :param gone_pods: pods that the API server no longer has, as they were last seen.
+        """
+        if self.masking.done():
+            self.follower.update(pods, gone_pods)
 
     async def drain(self) -> None:
         """Tell what the pods have said to their ends, and write down that it is told."""
+        await asyncio.wait({self.masking})
         self.follower.update(self.subscription.pods, self.subscription.gone_pods)
         await self.follower.drain(DRAIN_S)
         self.teller.end()
@@ -79,7 +95,6 @@ async def followed(
     """
     from gpu_training.cluster.logs import LogFollower
 
-    await mask_secrets_of(place.conn_ids, place.log)
     begin = await _beginning(subscription, hearing, place, now=cluster.clock.now())
     job = subscription.job
     place.log.info("following the logs of Job %s/%s", job.namespace, job.name, loc=begun_by(place.log_id))
@@ -101,10 +116,15 @@ async def followed(
         log_id=place.log_id,
         log=place.log,
     )
+    masking = asyncio.create_task(mask_secrets_of(place.conn_ids, place.log))
+    masking.add_done_callback(lambda _: subscription.notify())
     try:
         async with notes.kept():
-            yield FollowedLogs(subscription=subscription, teller=teller, follower=follower, notes=notes)
+            yield FollowedLogs(
+                subscription=subscription, teller=teller, follower=follower, notes=notes, masking=masking
+            )
     finally:
+        masking.cancel()
         await follower.stop()
 
 

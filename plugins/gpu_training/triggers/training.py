@@ -143,7 +143,7 @@ class TrainingJobTrigger(BaseTrigger):
                 self._bookkeeper(cluster, job, policy, terms),
                 Voice(self.log),
                 hearing,
-                logs.follower if logs is not None else None,
+                logs,
                 watchman,
                 self._way_out(cluster, job, policy),
                 policy=policy,
