@@ -45,7 +45,7 @@ from sandbox.testing import wait_for
 
 __all__ = ["flights"]
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 LAST = 60
 """Last step of a short training."""
