@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import resource
 import subprocess
@@ -26,8 +25,9 @@ from bench.logs.telling import CountedLog
 
 STALL_S = 60.0
 DRAIN_S = 120.0
-POLL_S = 0.05
+LOOK_S = 1.0
 MIB_KIB = 1024.0
+_answers: IO[str] = sys.stdout
 
 
 class CountingSink:
@@ -92,7 +92,7 @@ async def follow(kubeconfig: str, pods: list[str], label: str, lines: int, told:
             return {item["metadata"]["uid"]: item for item in items}
 
         sink = CountingSink(pods, lines, teller.take if told else None)
-        follower = LogFollower(cluster, NAMESPACE, sink, logging.getLogger("following"))
+        follower = LogFollower(cluster, NAMESPACE, sink, log)
         found = await look()
         before_kib, before_s = _rest(), _processor_s()
         await _told("ready")
@@ -112,7 +112,7 @@ async def follow(kubeconfig: str, pods: list[str], label: str, lines: int, told:
             processor_s=_processor_s() - before_s,
             memory_mib=(_status_kib("VmHWM") - before_kib) / MIB_KIB,
             faults=sink.faults() + (log.faults(lines * len(pods)) if told else []),
-            note=log.describe() if told else "",
+            note="; ".join([*([log.describe()] if told else []), *log.warnings]),
         )
 
 
@@ -121,7 +121,7 @@ async def _until(event: asyncio.Event, sink: CountingSink) -> None:
     begin = time.monotonic()
     while not event.is_set() and time.monotonic() < max(begin, sink.news_at) + STALL_S:
         try:
-            await asyncio.wait_for(event.wait(), POLL_S * 20)
+            await asyncio.wait_for(event.wait(), LOOK_S)
         except TimeoutError:
             continue
 
@@ -134,7 +134,7 @@ async def _told(ready: str | None = None) -> str:
 
 
 def _answer(**fields: object) -> None:
-    print(json.dumps(fields), flush=True)
+    print(json.dumps(fields), file=_answers, flush=True)
 
 
 def _rest() -> int:
@@ -205,10 +205,8 @@ def _conduct(orders: IO[str], answers: IO[str], stream: Stream, *, backlog: bool
     return Run(seconds=times["complete"] - (began or times["began"]), faults=faults, **figures)
 
 
-def main(told: str, run: Callable[[Any], None] = asyncio.run) -> None:
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    run(follow(**json.loads(told)))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    # What libraries print is not among the answers.
+    _answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    asyncio.run(follow(**json.loads(sys.argv[1])))

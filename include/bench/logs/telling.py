@@ -13,13 +13,15 @@ class CountedLog:
     :ivar lines: of pods that were told.
     :ivar left_out: lines that were said to be left out.
     :ivar size: characters of all messages.
+    :ivar warnings: of whoever reads logs, and what broke.
     """
 
     def __init__(self) -> None:
         self.lines = self.left_out = self.size = 0
+        self.warnings: list[str] = []
 
     def debug(self, message: str, /, *args: object) -> None:
-        """Not counted."""
+        self.warnings.append(message % args)
 
     def info(self, message: str, /, *args: object, loc: str = "") -> None:
         self.size += len(message % args)
@@ -30,6 +32,8 @@ class CountedLog:
         self.size += len(message % args)
         if message.startswith("left out: "):
             self.left_out += args[0]
+        else:
+            self.warnings.append(message % args)
 
     def describe(self) -> str:
         """Tell what the log holds."""

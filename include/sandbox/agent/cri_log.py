@@ -20,6 +20,7 @@ CHUNK_BYTES = 16 * 1024
 
 _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F ([^\n]*\n)", re.M)
 _SECOND: Final = len("1970-01-01T00:00:00")
+_SECONDS: Final = re.compile(rb"(.{%d}).*+\n" % _SECOND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +124,9 @@ def whole_lines(data: bytes, *, timestamps: bool, since_second: bytes = b"") -> 
     :param since_second: only entries from this second on, `1970-01-01T00:00:00`.
     :returns: None where one of the lines is no entry, or is a part of a line: they are to be read one by one.
     """
+    if since_second and max(_SECONDS.findall(data), default=b"") < since_second:
+        # A resumed log is searched from its start; most of it is not even to be taken apart.
+        return b""
     entries = _WHOLE.findall(data)
     if len(entries) != data.count(b"\n"):
         return None
