@@ -60,8 +60,8 @@ class LogScene:
             renew(stack, plain)
 
     @contextmanager
-    def connections(self, **passwords: str) -> Iterator[dict[str, str]]:
-        """Give params with connections: to the API server by a way that cuts logs, and to MLflow.
+    def connections(self, **passwords: str) -> Iterator[tuple[dict[str, str], FaultyProxy]]:
+        """Give params with connections, to the API server by a proxy that cuts logs and to MLflow, and the proxy.
 
         :param passwords: of the connections `cluster` and `registry`.
         """
@@ -84,8 +84,7 @@ class LogScene:
                 password=passwords.get("registry"),
             )
             try:
-                yield ids
-                assert proxy.asked("/log?") > 3
+                yield ids, proxy
             finally:
                 for conn_id in ids.values():
                     self._http.delete(f"/api/v2/connections/{conn_id}")

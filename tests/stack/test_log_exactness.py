@@ -16,12 +16,15 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 LINES = 1000
 SECRETS = {"cluster": "4f9c-password-of-the-cluster", "registry": "81d0-password-of-the-registry"}
 SAY = f"""
-import json, os, time
+import json, os, pathlib, time
+folder = pathlib.Path(__file__).parent
 for n in range(1, {LINES + 1}):
     print("line", n, "of the log", flush=True)
     if n % 100 == 0:
         print('GPU_TRAINING_PROGRESS {{"v":1,"step":%d,"total":{LINES}}}' % n, flush=True)
-    time.sleep(0.05)
+    # It goes on saying something while the test kills, and while it waits for somebody who goes on.
+    waits_for = "ended" if 250 <= n < 600 else "goes-on" if 700 <= n < 950 else ""
+    time.sleep(0.005 if not waits_for or (folder / waits_for).exists() else 0.3)
 print("secrets {SECRETS["cluster"]} and {SECRETS["registry"]} are said", flush=True)
 body = {{"v": 1, "status": "trained", "metrics": {{"mae": 1.5}}, "device": "cpu"}}
 body["model_uri"] = "runs:/%s/model" % os.environ["MLFLOW_RUN_ID"]
@@ -50,19 +53,24 @@ def assert_each_line_once(run: LogRun) -> None:
 @pytest.mark.case("C064")
 @pytest.mark.parametrize("way", ["SIGKILL", "SIGTERM"])
 def test_a_thousand_lines_once_each_though_the_stream_is_cut_and_the_triggerer_ends_in_the_middle(
-    scene: LogScene, way: str
+    scene: LogScene, tmp_path: Path, way: str
 ) -> None:
     triggerer = scene.stack.service("triggerer-1")
-    with scene.connections(**SECRETS) as params:
+    with scene.connections(**SECRETS) as (params, proxy):
         run = scene.begin(SAY, params)
         try:
-            wait_until(lambda: len(run.lines(" of the log")) > LINES // 4, "a part of the log is told")
+            wait_until(lambda: run.lines("line 251 of the log"), "a part of the log is told")
+            wait_until(lambda: proxy.asked("/log?") > 2, "the stream was cut")
             if way == "SIGKILL":
                 triggerer.kill()
             else:
                 triggerer.stop()
-            assert len(run.lines(" of the log")) < LINES
+            assert len(run.lines(" of the log")) < 600
+            (tmp_path / "ended").touch()
+            asked = proxy.asked("/log?")
             triggerer.restart()
+            wait_until(lambda: proxy.asked("/log?") > asked + 2, "the stream was cut again")
+            (tmp_path / "goes-on").touch()
             assert_each_line_once(run)
         finally:
             run.give_up()
