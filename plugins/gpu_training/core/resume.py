@@ -67,6 +67,14 @@ def proof_of(attempt: Attempt, others: Sequence[Attempt]) -> Proof | None:
     )
 
 
+def awaits_proof(attempt: Attempt, others: Sequence[Attempt]) -> bool:
+    """Whether an attempt that runs has something to go on from, and has not said yet where it begins."""
+    silent = attempt.first_step is None and attempt.first_reported_step is None
+    if attempt.ended_at is not None or not silent:
+        return False
+    return any(other.checkpoint_step and _is_before(other, attempt) for other in others)
+
+
 def _is_before(other: Attempt, attempt: Attempt) -> bool:
     if other.uid == attempt.uid or other.started_at is None or attempt.started_at is None:
         return False

@@ -114,6 +114,7 @@ class Bookkeeper:
         held = sum(attempt.gpus for attempt in record.attempts if attempt.ended_at is None and attempt.started_at)
         # With nothing left the Job was told to end: it has its grace period, or longer on a node that is cut off.
         left = seconds_left(record, record.allowance, held, now) or _AGAIN_AFTER_S
+        left = min(left, self._beginnings.look_again(self._of_generation(record), now) or left)
         return min(left, SEEN_EVERY_S) if is_idle(record, seen) else left
 
     async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
@@ -157,6 +158,7 @@ class Bookkeeper:
         if ledger is None or record is None or record.uid != self._job.uid:
             return Settled(outcome=outcome, spent=None)
         attempts = attempts_in(ledger, record.generation) or outcome.attempts
+        self._beginnings.tell(attempts)
         success = self._seen_by_others(ledger, record)
         if success is not None and outcome.kind is not OutcomeKind.SUCCEEDED:
             return Settled(
@@ -191,6 +193,8 @@ class Bookkeeper:
         record = ledger.job(self._number)
         if record is None or record.uid != self._job.uid or record.ended_at is not None:
             return None
+        if not self.is_read:
+            self._beginnings.pass_over(attempts_in(ledger, record.generation))
         booked = self._booked(record, observation, now)
         if not says_more(record, booked, observation.job):
             return booked

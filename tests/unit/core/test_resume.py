@@ -12,6 +12,7 @@ from tests.unit.core.ledgers import attempt
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.resume import (
     Beginning,
+    awaits_proof,
     not_resumed,
     proof_of,
     repeated_steps,
@@ -212,3 +213,19 @@ def test_whatever_programs_say_of_their_steps_there_is_an_answer(attempts: list[
         if proof is not None:
             assert proof.repeated >= 0
             assert sentence(proof)
+
+
+@pytest.mark.parametrize(
+    ("second", "awaits"),
+    [
+        (runs("b", 20), True),
+        (runs("b", 20, first=61), False),
+        (runs("b", 20, reported=61), False),
+        (did("b", 20), False),
+        (replace(runs("b", 20), started_at=None), False),
+    ],
+    ids=["silent", "has said it", "has reported", "has ended", "not on a node"],
+)
+def test_only_a_silent_attempt_that_could_go_on_is_waited_for(second: Attempt, awaits: bool) -> None:
+    assert awaits_proof(second, [FIRST, second]) is awaits
+    assert not awaits_proof(second, [second])

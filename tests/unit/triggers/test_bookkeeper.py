@@ -272,7 +272,12 @@ LEFT_A_CHECKPOINT = replace(
 )
 
 
-def begin(api: ObjectApi, *firsts: int | None, if_not_resumed: IfNotResumed = IfNotResumed.WARN) -> Log:
+def begin(
+    api: ObjectApi,
+    *firsts: int | None,
+    if_not_resumed: IfNotResumed = IfNotResumed.WARN,
+    phase: str = "Running",
+) -> Log:
     """Have the second attempt of a Job say where it begins, look by look, and give what was said of that."""
     keep(api, replace(RECORD, attempts=(LEFT_A_CHECKPOINT,), seen_until=moment(600)))
     api.put(JOB, job(spec={"activeDeadlineSeconds": 1800, "backoffLimit": 9}))
@@ -280,7 +285,7 @@ def begin(api: ObjectApi, *firsts: int | None, if_not_resumed: IfNotResumed = If
 
     async def look(books: Bookkeeper) -> None:
         for n, first in enumerate(firsts):
-            seen = observe(api.objects[JOB], [pod("Running", name="b", created=601, scheduled=602)])
+            seen = observe(api.objects[JOB], [pod(phase, name="b", created=601, scheduled=602)])
             steps = {} if first is None else {"b": Steps(first=first, last=first - 1)}
             await books.watch(replace(seen, steps=steps), moment(610 + n))
 
@@ -311,8 +316,38 @@ def test_an_attempt_that_begins_anew_is_stopped_where_the_team_wants_it_so(api: 
     assert (spec["activeDeadlineSeconds"], spec["backoffLimit"]) == (1, 0)
 
 
+def test_an_attempt_that_ended_before_anybody_looked_again_is_told_of_too_and_once(api: ObjectApi) -> None:
+    log = begin(api, 1, phase="Failed")
+    (told,) = log.warnings
+    assert "begins anew" in told
+    again = Log()
+
+    async def look(books: Bookkeeper) -> None:
+        await books.watch(observe(api.objects[JOB], []), moment(620))
+
+    with_books(api, look, log=again)
+    assert again.warnings == []
+
+
 def test_the_ledger_counts_the_steps_that_were_done_again(api: ObjectApi) -> None:
     again = replace(attempt("b", start=moment(602), end=moment(700)), first_step=61, last_step=100)
     keep(api, replace(RECORD, attempts=(LEFT_A_CHECKPOINT, again)))
     (record,) = json.loads(api.objects[LEDGER]["data"][LEDGER_KEY])["jobs"]
     assert record["repeated_steps"] == 14
+
+
+def test_where_a_silent_attempt_begins_is_looked_for_soon_and_ever_more_seldom(api: ObjectApi) -> None:
+    """What the log tells comes without any news of Job or pods."""
+    keep(api, replace(RECORD, attempts=(LEFT_A_CHECKPOINT,), seen_until=moment(600)))
+    api.put(JOB, job(spec={"activeDeadlineSeconds": 1800, "backoffLimit": 9}))
+
+    async def look(books: Bookkeeper) -> list[float | None]:
+        seen = observe(api.objects[JOB], [pod("Running", name="b", created=601, scheduled=602)])
+        silent = [await books.watch(seen, moment(second)) for second in (603, 652, 1002)]
+        told = replace(seen, steps={"b": Steps(first=61, last=61)})
+        return [*silent, await books.watch(told, moment(1003))]
+
+    *silent, told = with_books(api, look)
+    assert silent == [1.0, 5.0, 30.0]
+    assert told is not None
+    assert told > 30
