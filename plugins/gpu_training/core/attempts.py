@@ -76,7 +76,7 @@ def attempts_of(observation: Observation, now: float, rules: RuleTable) -> tuple
             pod,
             min(now, _latest_end(observation.job, pod, pods[n:])),
             classify_pod(_judged(observation.job, pod), rules, finding=findings.get(pod.name)),
-            _steps(pod, observation.steps.get(pod.name, Steps())),
+            _steps(pod, observation.steps.get(pod.name, Steps())) if _speaks(observation.job, pod) else Steps(),
         )
         for n, pod in enumerate(pods, start=1)
     )
@@ -134,10 +134,14 @@ def steps_of(attempt: Attempt) -> Steps:
     )
 
 
+def _speaks(job: JobObservation | None, pod: PodObservation) -> bool:
+    """Whether a pod's steps are the training's: of an Indexed Job, index 0 speaks for all; of other pods that work side
+    by side, nobody does."""
+    return pod.index == 0 or (pod.index is None and (job is None or job.parallelism in (None, 1)))
+
+
 def _steps(pod: PodObservation, told: Steps) -> Steps:
-    """Give the steps of a pod, by its log and by what it left. Of an Indexed Job, the pod of index 0 speaks for all."""
-    if pod.index not in (None, 0):
-        return Steps()
+    """Give the steps of a pod, by its log and by what it left."""
     try:
         result = parse_result(pod.training.message if pod.training is not None else "")
     except ContractError:

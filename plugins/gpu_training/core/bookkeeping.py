@@ -55,7 +55,7 @@ def book(
     known = {attempt.uid: attempt for attempt in job.attempts}
     attempts = [_merged(known.get(attempt.uid), attempt) for attempt in seen]
     here = {attempt.uid for attempt in seen}
-    lost = [_closed(a, observation, attempts, now) for a in job.attempts if a.uid not in here]
+    lost = [_heard(_closed(a, observation, attempts, now), observation) for a in job.attempts if a.uid not in here]
     covered = _covered(observation, [*lost, *attempts])
     gaps = _unseen(job, observation, covered, now=now, watched_since=watched_since)
     unseen = sum(stop - start for start, stop in gaps)
@@ -66,6 +66,13 @@ def book(
         unseen_gpu_seconds=round(job.unseen_gpu_seconds + unseen * job.gpus, 3),
         waited=waited(job.waited, observation, [*lost, *attempts], now, since=job.seen_until, unseen=gaps),
     )
+
+
+def _heard(attempt: Attempt, observation: Observation) -> Attempt:
+    """Give an attempt whose pod is gone with what its log had told: an earlier watcher may have heard it."""
+    if attempt.pod not in observation.steps:
+        return attempt
+    return with_steps(attempt, steps_of(attempt).joined(observation.steps[attempt.pod]))
 
 
 def _age(attempt: Attempt) -> tuple[float, str]:

@@ -48,6 +48,7 @@ class LedgerJob:
     :param gpus: GPUs of all its pods together.
     :param memory: memory limit of the training container.
     :param on_demand: whether it is the one of the spot fallback.
+    :param checkpoint_uri: of its spec: checkpoints in one place are of no use to who reads another; "" for none.
     :param seen_until: until when everything that its pods did is among the attempts.
     :param unseen_gpu_seconds: what it may have used while nobody watched: charged in full.
     :param waited: when it waited for a node, as intervals that do not meet.
@@ -64,6 +65,7 @@ class LedgerJob:
     memory: str
     allowance: Allowance
     on_demand: bool = False
+    checkpoint_uri: str = ""
     seen_until: float = 0.0
     ended_at: float | None = None
     ending: Ending | None = None
@@ -216,6 +218,20 @@ class Ledger:
             folded_jobs=self.folded_jobs + len(surplus),
             folded_gpu_seconds=round(self.folded_gpu_seconds + sum(job.gpu_seconds for job in surplus), 3),
         )
+
+
+def attempts_before(ledger: Ledger, job: LedgerJob) -> tuple[Attempt, ...]:
+    """Give the attempts of a Job's generation as those see them that look for checkpoints where it does.
+
+    :param job: the newest record of one of the ledger's Jobs.
+    """
+    jobs = [
+        each
+        if each.checkpoint_uri == job.checkpoint_uri
+        else replace(each, attempts=tuple(replace(attempt, checkpoint_step=None) for attempt in each.attempts))
+        for each in ledger.with_job(job).jobs
+    ]
+    return attempts_in(replace(ledger, jobs=tuple(jobs)), job.generation)
 
 
 def attempts_in(ledger: Ledger, generation: int) -> tuple[Attempt, ...]:

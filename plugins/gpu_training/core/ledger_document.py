@@ -196,6 +196,7 @@ def _job(body: Mapping[str, object]) -> LedgerJob:
         memory=text(body, "memory"),
         allowance=_allowance(body.get("allowance")),
         on_demand=_flag(body, "on_demand"),
+        checkpoint_uri=optional_text(body, "checkpoint_uri") or "",
         seen_until=number(body, "seen_until"),
         ended_at=optional_number(body, "ended_at"),
         ending=None if body.get("ending") is None else one_of(Ending, body, "ending"),

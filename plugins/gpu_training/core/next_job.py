@@ -58,6 +58,7 @@ class NextJob:
             memory=self.spec.resources.limits["memory"],
             allowance=self.allowance,
             on_demand=self.on_demand,
+            checkpoint_uri=self.spec.checkpoint_uri or "",
         )
 
 

@@ -73,6 +73,7 @@ class PodObservation:
     :param gpus: GPUs that it holds while it is on its node.
     :param scheduled_at: when it was bound to a node; None when it was not.
     :param deleting: whether it is being deleted.
+    :param told_to_stop_at: when its deletion was asked for; None where it was not.
     :param gone: whether the API server no longer has it; all else is what was seen last.
     """
 
@@ -87,6 +88,7 @@ class PodObservation:
     scheduled_at: float | None = None
     gpus: int = 0
     deleting: bool = False
+    told_to_stop_at: float | None = None
     gone: bool = False
     conditions: tuple[Condition, ...] = ()
     init_containers: tuple[ContainerObservation, ...] = ()
@@ -131,6 +133,16 @@ class PodObservation:
             return found
         return found if found.changed_at <= ended.finished_at else None
 
+    @property
+    def stopped_by(self) -> str:
+        """Why it was told to stop before it ended; "" where it was not. A queue that suspends its Job, and a person,
+        delete it without any condition."""
+        if self.disruption is not None:
+            return self.disruption.reason or "no reason"
+        ended = self.training.finished_at if self.training is not None else None
+        told = self.told_to_stop_at
+        return "deleted" if told is not None and (ended is None or told <= ended) else ""
+
     def condition(self, type_: str) -> Condition | None:
         """Give the condition of a type, whether it holds or not."""
         return next((c for c in self.conditions if c.type == type_), None)
@@ -156,6 +168,7 @@ def observe_pod(document: object, *, gone: bool = False) -> PodObservation:
         scheduled_at=bound or parse_time(status.get("startTime")),
         gpus=_gpus(spec),
         deleting=bool(metadata.get("deletionTimestamp")),
+        told_to_stop_at=_told_to_stop_at(metadata),
         gone=gone,
         conditions=conditions,
         init_containers=_containers(status, "initContainerStatuses", _sidecars(spec)),
@@ -172,6 +185,13 @@ def extra_grace(pods: Iterable[object]) -> float:
 
 def _index(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else None
+
+
+def _told_to_stop_at(metadata: Document) -> float | None:
+    # The timestamp is the end of the grace period
+    # (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/).
+    at = parse_time(metadata.get("deletionTimestamp"))
+    return None if at is None else at - (whole(metadata, "deletionGracePeriodSeconds") or 0)
 
 
 def _gpus(spec: Document) -> int:

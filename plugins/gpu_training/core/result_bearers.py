@@ -88,5 +88,5 @@ def _bearer(pod: PodObservation, observation: Observation) -> Bearer:
         message=(training.message if training is not None else "") if ended else None,
         told=observation.told_results.get(pod.name),
         containers=len(pod.init_containers) + len(pod.containers),
-        stopped_by=pod.disruption.reason or "no reason" if pod.disruption is not None else "",
+        stopped_by=pod.stopped_by,
     )

@@ -6,12 +6,16 @@ or Airflow tells. So it is told here, as soon as the attempt says where it begin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.verdict import Action, Category, Owner, Verdict
+
+_CLOCKS_DIFFER_S: Final = 5.0
+"""The node's clock dates an attempt's end, the control plane's the next one's beginning."""
 
 
 class Beginning(StrEnum):
@@ -20,7 +24,7 @@ class Beginning(StrEnum):
     RESUMED = "resumed"
     """Right behind it, or further on: another writer may have had a newer one."""
     BEHIND = "behind"
-    """From an older checkpoint: the newest was torn, or of a writer that could not be read."""
+    """Before it: from an older checkpoint, since the newest was torn, or nobody knows from where."""
     ANEW = "anew"
     """At the first step."""
 
@@ -29,10 +33,11 @@ class Beginning(StrEnum):
 class Proof:
     """Where an attempt that is not the first one began.
 
-    :param first_step: first step that it did; where it has not said so, the least one that it can have been.
+    :param first_step: first step that it did; where it has not said so, the first one that it reported.
     :param checkpoint_step: of the newest complete checkpoint that is known.
     :param left_by: the attempt that left it.
-    :param repeated: steps that are done again, if it gets as far as those before it.
+    :param repeated: steps that are done again, if it gets as far as those before it; None where it has not said at
+        which step it began.
     """
 
     attempt: Attempt
@@ -40,30 +45,28 @@ class Proof:
     first_step: int
     checkpoint_step: int
     left_by: Attempt
-    repeated: int
+    repeated: int | None
 
 
 def proof_of(attempt: Attempt, others: Sequence[Attempt]) -> Proof | None:
     """Give where an attempt began; None when it has not said anything of that, or nothing was there to go on from.
 
-    :param others: all attempts of its generation. Of those, only the ones that began before it count.
+    :param others: all attempts of its generation. Of those, only the ones that had ended before it began count: what
+        runs beside it may have left a checkpoint since.
     """
-    earlier = [other for other in others if _is_before(other, attempt)]
+    earlier = _before(attempt, others)
     left_by = max(earlier, key=lambda other: other.checkpoint_step or 0, default=None)
     checkpoint = left_by.checkpoint_step if left_by is not None else None
-    if left_by is None or not checkpoint:
+    first = attempt.first_step if attempt.first_step is not None else attempt.first_reported_step
+    if left_by is None or not checkpoint or first is None:
         return None
-    first = _first_step(attempt, checkpoint)
-    if first is None:
-        return None
-    done = max(other.last_step or 0 for other in earlier)
     return Proof(
         attempt=attempt,
         beginning=_beginning(attempt, first, checkpoint),
         first_step=first,
         checkpoint_step=checkpoint,
         left_by=left_by,
-        repeated=max(0, done - first + 1),
+        repeated=None if attempt.first_step is None else max(0, _done(earlier) - first + 1),
     )
 
 
@@ -72,40 +75,42 @@ def awaits_proof(attempt: Attempt, others: Sequence[Attempt]) -> bool:
     silent = attempt.first_step is None and attempt.first_reported_step is None
     if attempt.ended_at is not None or not silent:
         return False
-    return any(other.checkpoint_step and _is_before(other, attempt) for other in others)
+    return any(other.checkpoint_step for other in _before(attempt, others))
 
 
-def _is_before(other: Attempt, attempt: Attempt) -> bool:
-    if other.uid == attempt.uid or other.started_at is None or attempt.started_at is None:
-        return False
-    return other.started_at < attempt.started_at
+def _before(attempt: Attempt, others: Sequence[Attempt]) -> list[Attempt]:
+    """Give the attempts that had ended before this one began, as far as clocks that differ a little can tell."""
+    began = attempt.started_at
+    if began is None:
+        return []
+    return [
+        other
+        for other in others
+        if other.uid != attempt.uid
+        and other.started_at is not None
+        and other.ended_at is not None
+        and other.started_at < began
+        and other.ended_at <= began + _CLOCKS_DIFFER_S
+    ]
 
 
-def _first_step(attempt: Attempt, checkpoint: int) -> int | None:
-    if attempt.first_step is not None:
-        return attempt.first_step
-    if attempt.first_reported_step is None:
-        return None
-    # A program that reports every hundredth step, and not where it begins, is believed as far as its reports allow it.
-    return (
-        min(attempt.first_reported_step, checkpoint + 1) if attempt.first_reported_step < checkpoint else checkpoint + 1
-    )
+def _done(attempts: Iterable[Attempt]) -> int:
+    return max((attempt.last_step or 0 for attempt in attempts), default=0)
 
 
 def _beginning(attempt: Attempt, first: int, checkpoint: int) -> Beginning:
-    if first > checkpoint:
+    # Who counts from 0 does the step that bears the checkpoint's number.
+    if first >= checkpoint:
         return Beginning.RESUMED
-    return Beginning.BEHIND if attempt.first_step is not None and first > 1 else Beginning.ANEW
+    # A checkpoint of its own from the start says that it has found one, whatever step it counts from.
+    return Beginning.BEHIND if first > 1 or attempt.checkpoint_step else Beginning.ANEW
 
 
 def repeated_steps(attempt: Attempt, others: Sequence[Attempt]) -> int:
     """Give how many of the steps that an attempt has done were done before; 0 where it has not said what it did."""
-    done = max((other.last_step or 0 for other in others if _is_before(other, attempt)), default=0)
-    proof = proof_of(attempt, others)
-    first = attempt.first_step if attempt.first_step is not None else proof.first_step if proof is not None else None
-    if first is None or attempt.last_step is None:
+    if attempt.first_step is None or attempt.last_step is None:
         return 0
-    return max(0, min(attempt.last_step, done) - first + 1)
+    return max(0, min(attempt.last_step, _done(_before(attempt, others))) - attempt.first_step + 1)
 
 
 def total_repeated_steps(attempts: Sequence[Attempt]) -> int:
@@ -115,30 +120,37 @@ def total_repeated_steps(attempts: Sequence[Attempt]) -> int:
 
 def sentence(proof: Proof) -> str:
     """Give the evidence as a sentence for the task log."""
-    attempt, left_by = proof.attempt, proof.left_by
-    known = f"the checkpoint of step {proof.checkpoint_step} that pod {left_by.pod} left"
-    again = f"{proof.repeated} steps are done again" if proof.repeated else "no step is done again"
-    if proof.beginning is Beginning.RESUMED:
-        return f"pod {attempt.pod} goes on at step {proof.first_step}, after {known}: {again}"
-    at = f"at step {proof.first_step}" if attempt.first_step is not None else f"at step {proof.first_step} or before"
-    if proof.beginning is Beginning.BEHIND:
-        return f"pod {attempt.pod} goes on {at}, from an older checkpoint than {known}: {again}; its log says why"
-    return f"pod {attempt.pod} begins anew, {at}, though {known} is known: {again}"
+    pod, step = f"pod {proof.attempt.pod}", proof.first_step
+    known = f"the checkpoint of step {proof.checkpoint_step} that pod {proof.left_by.pod} left"
+    if proof.repeated is None:
+        again = "it does not say at which step it began, so that what is done again is not known"
+    else:
+        again = f"{proof.repeated} steps are done again" if proof.repeated else "no step is done again"
+    said_so = proof.attempt.first_step is not None
+    match proof.beginning:
+        case Beginning.RESUMED:
+            return f"{pod} {'goes on at' if said_so else 'first reports'} step {step}, after {known}: {again}"
+        case Beginning.BEHIND:
+            does = "goes on at" if said_so else "first reports"
+            return f"{pod} {does} step {step}, before {known}: {again}; its log says whether that was passed over"
+        case Beginning.ANEW:
+            return f"{pod} begins anew, at step {step}, though {known} is known: {again}"
 
 
-def not_resumed(attempts: Sequence[Attempt]) -> Verdict | None:
-    """Give the verdict for which a Job is ended one of whose running attempts began anew; None while none has."""
-    for attempt in attempts:
-        if attempt.ended_at is not None:
-            continue
-        proof = proof_of(attempt, attempts)
-        if proof is not None and proof.beginning is Beginning.ANEW:
-            return Verdict(
-                category=Category.NOT_RESUMED,
-                owner=Owner.APPLICATION,
-                action=Action.FAIL,
-                summary=sentence(proof),
-                remedy="see in the first lines of its log why the program passed the checkpoint over, and mend that; "
-                "or set if_not_resumed: warn, and clear the task, to have it train from the first step",
-            )
-    return None
+def not_resumed(attempt: Attempt, others: Sequence[Attempt]) -> Verdict | None:
+    """Give the verdict for which a Job is ended whose last attempt began anew; None where it did not, or has succeeded.
+
+    :param others: all attempts of its generation.
+    """
+    proof = proof_of(attempt, others)
+    succeeded = attempt.ended_at is not None and attempt.verdict is None
+    if proof is None or proof.beginning is not Beginning.ANEW or succeeded:
+        return None
+    return Verdict(
+        category=Category.NOT_RESUMED,
+        owner=Owner.APPLICATION,
+        action=Action.FAIL,
+        summary=sentence(proof),
+        remedy="see in the first lines of its log why the program passed the checkpoint over, and mend that; or, where "
+        "the checkpoint is gone, set if_not_resumed: warn, and clear the task, to have it train from the first step",
+    )

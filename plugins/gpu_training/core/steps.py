@@ -13,7 +13,8 @@ class Steps:
     """What one pod said of its steps.
 
     :param first: first step that it did; None when it did not say so in so many words.
-    :param least: least step that it reported as done: it did none before `first`, and may have done some before this.
+    :param least: least step that it reported as done; it may have done some before. That nothing is done yet (step 0)
+        is no such report: programs say it while they load.
     :param last: greatest step that it reported as done.
     :param checkpoint: step of the newest complete checkpoint that it reported.
     """
@@ -28,7 +29,7 @@ class Steps:
         return self.joined(
             Steps(
                 first=progress.first_step,
-                least=progress.step,
+                least=progress.step or None,
                 last=progress.step,
                 checkpoint=progress.checkpoint_step,
             )

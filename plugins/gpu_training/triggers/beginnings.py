@@ -52,6 +52,12 @@ class Beginnings:
             return None
         return min(_SELDOM_S, max(_OFTEN_S, (now - max(silent)) / _PART))
 
-    def begun_anew(self, attempts: Sequence[Attempt]) -> Verdict | None:
-        """Give why the Job is to be ended; None where it may go on."""
-        return not_resumed(attempts) if self._policy is IfNotResumed.STOP else None
+    def begun_anew(self, of_job: Sequence[Attempt], attempts: Sequence[Attempt]) -> Verdict | None:
+        """Give why the Job is to be ended; None where it may go on.
+
+        :param of_job: its own attempts, by age; the last one counts.
+        :param attempts: of its generation.
+        """
+        if self._policy is not IfNotResumed.STOP or not of_job:
+            return None
+        return not_resumed(of_job[-1], attempts)

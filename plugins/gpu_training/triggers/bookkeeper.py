@@ -16,7 +16,7 @@ from gpu_training.core.decide import Outcome, OutcomeKind, Policy
 from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.events import JobReference
 from gpu_training.core.exhaustion import exhausted, seconds_left
-from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_in
+from gpu_training.core.ledger import Ending, Ledger, LedgerJob, Trained, attempts_before, attempts_in
 from gpu_training.core.ledger_news import SEEN_EVERY_S, is_idle, says_more
 from gpu_training.core.observation import JobObservation, Observation, image_of
 from gpu_training.core.orders import (
@@ -158,7 +158,7 @@ class Bookkeeper:
         if ledger is None or record is None or record.uid != self._job.uid:
             return Settled(outcome=outcome, spent=None)
         attempts = attempts_in(ledger, record.generation) or outcome.attempts
-        self._beginnings.tell(attempts)
+        self._beginnings.tell(attempts_before(ledger, record))
         success = self._seen_by_others(ledger, record)
         if success is not None and outcome.kind is not OutcomeKind.SUCCEEDED:
             return Settled(
@@ -194,7 +194,7 @@ class Bookkeeper:
         if record is None or record.uid != self._job.uid or record.ended_at is not None:
             return None
         if not self.is_read:
-            self._beginnings.pass_over(attempts_in(ledger, record.generation))
+            self._beginnings.pass_over(attempts_before(ledger, record))
         booked = self._booked(record, observation, now)
         if not says_more(record, booked, observation.job):
             return booked
@@ -215,7 +215,7 @@ class Bookkeeper:
             now,
             logs_are_read=self._logs_are_read(record),
             attempts_left=self._attempts_left(record, now),
-            begun_anew=self._beginnings.begun_anew(self._of_generation(record)),
+            begun_anew=self._beginnings.begun_anew(record.attempts, self._of_generation(record)),
         )
         if ended_because(seen) is not None and seen.suspended and not seen.ended and not seen.deleting:
             # No deadline runs in a suspended Job: it would wait on, and be ended once its queue lets it begin.
@@ -246,8 +246,7 @@ class Bookkeeper:
 
     def _of_generation(self, record: LedgerJob) -> tuple[Attempt, ...]:
         """Give the attempts of all Jobs of the generation, with what is seen of this one now."""
-        ledger = self._store.seen
-        return record.attempts if ledger is None else attempts_in(ledger.with_job(record), record.generation)
+        return record.attempts if self._store.seen is None else attempts_before(self._store.seen, record)
 
     def _attempts_left(self, record: LedgerJob, now: float) -> int:
         ledger = self._store.seen

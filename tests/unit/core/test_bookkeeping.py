@@ -145,6 +145,31 @@ def test_a_job_that_succeeded_by_a_pod_whose_end_nobody_saw_has_no_disruption_mo
     assert only(close(seen, success, now=moment(50), memory_cap="8Gi")).verdict is None
 
 
+def test_what_was_heard_of_a_pod_that_is_gone_since_is_booked() -> None:
+    """An earlier triggerer heard it, and the Job says so; the ledger did not, yet."""
+    before = look(NEW, 20, job(), runs("a"))
+    seen = replace(observe(job(), [runs("b", 30, 31)]), steps={"a": Steps(first=1, last=69, checkpoint=60)})
+    after = book(before, seen, attempts_of(seen, moment(40), RULES), now=moment(40), watched_since=moment(35))
+    lost = after.attempts[0]
+    assert (lost.first_step, lost.last_step, lost.checkpoint_step) == (1, 69, 60)
+
+
+@pytest.mark.parametrize(
+    ("changes", "index", "speaks"),
+    [({}, None, True), (GANG, None, False), (GANG, 0, True), (GANG, 1, False)],
+    ids=["one pod", "side by side", "index 0", "index 1"],
+)
+def test_of_pods_that_work_side_by_side_the_first_index_speaks_for_all(
+    changes: dict[str, int], index: int | None, speaks: bool
+) -> None:
+    annotations = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
+    document = runs("a")
+    document["metadata"]["annotations"] = annotations
+    seen = replace(observe(job(spec=changes), [document]), steps={"a": Steps(first=1, last=5)})
+    (found,) = attempts_of(seen, moment(40), RULES)
+    assert (found.last_step == 5) is speaks
+
+
 # What vanished.
 
 

@@ -436,4 +436,4 @@ def test_no_log_makes_it_fail_and_only_what_is_understood_is_taken_out(said: lis
 def test_what_the_contract_renders_is_heard(done: int, loss: float) -> None:
     hearing = new()
     assert take(hearing, render_progress(Progress(step=done, loss=loss, first_step=1))) == []
-    assert hearing.steps == {"p": Steps(first=1, least=done, last=done)}
+    assert hearing.steps == {"p": Steps(first=1, least=done or None, last=done)}

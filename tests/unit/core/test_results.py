@@ -253,6 +253,13 @@ TABLE = {
         "exit with 85",
         Action.RETRY,
     ),
+    "deleted, as by a queue or a person, without a word": Row(
+        succeeded_pod("", deleting=True),
+        Category.INTERRUPTED,
+        ("told to stop (deleted)", "exited with 0"),
+        "exit with 85",
+        Action.RETRY,
+    ),
     "told to stop, with half a document": Row(
         succeeded_pod(TRAINED[:50], conditions=[disruption(9)]),
         Category.INTERRUPTED,

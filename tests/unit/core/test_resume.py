@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.core.ledgers import attempt
+from tests.unit.core.ledgers import attempt, verdict
 
 from gpu_training.core.attempts import Attempt
 from gpu_training.core.resume import (
@@ -58,19 +58,24 @@ FIRST = did("a", 10, first=1, last=74, checkpoint=60)
         (runs("b", 20, first=61, reported=60, last=60, checkpoint=60), Beginning.RESUMED, 61, 14),
         (runs("b", 20, first=75), Beginning.RESUMED, 75, 0),
         (runs("b", 20, first=100), Beginning.RESUMED, 100, 0),
+        # It counts from 0.
+        (runs("b", 20, first=60), Beginning.RESUMED, 60, 15),
         (runs("b", 20, first=41), Beginning.BEHIND, 41, 34),
         (runs("b", 20, first=1), Beginning.ANEW, 1, 74),
         (runs("b", 20, first=0), Beginning.ANEW, 0, 75),
         # It has not said where it begins: its reports alone tell.
-        (runs("b", 20, reported=60), Beginning.RESUMED, 61, 14),
-        (runs("b", 20, reported=70), Beginning.RESUMED, 61, 14),
-        (runs("b", 20, reported=0), Beginning.ANEW, 0, 75),
-        (runs("b", 20, reported=1), Beginning.ANEW, 1, 74),
-        (runs("b", 20, reported=59), Beginning.ANEW, 59, 16),
+        (runs("b", 20, reported=61), Beginning.RESUMED, 61, None),
+        (runs("b", 20, reported=100), Beginning.RESUMED, 100, None),
+        (runs("b", 20, reported=59), Beginning.BEHIND, 59, None),
+        (runs("b", 20, reported=10), Beginning.BEHIND, 10, None),
+        (runs("b", 20, reported=1), Beginning.ANEW, 1, None),
+        # It says itself that it has found a checkpoint.
+        (runs("b", 20, first=1, checkpoint=60), Beginning.BEHIND, 1, 74),
+        (runs("b", 20, reported=1, checkpoint=40), Beginning.BEHIND, 1, None),
     ],
 )
 def test_the_first_step_is_held_against_the_newest_checkpoint(
-    second: Attempt, beginning: Beginning, first_step: int, repeated: int
+    second: Attempt, beginning: Beginning, first_step: int, repeated: int | None
 ) -> None:
     proof = proof_of(second, [FIRST, second])
     assert proof is not None
@@ -85,17 +90,30 @@ def test_the_first_step_is_held_against_the_newest_checkpoint(
         ([did("a", 10, first=1, last=74)], runs("b", 20, first=1)),
         ([did("a", 10, first=1, last=74, checkpoint=0)], runs("b", 20, first=1)),
         ([FIRST], runs("b", 20)),
-        # Another rank, or a zombie on a node that was cut off: not before it.
+        # Beside it, or a zombie on a node that was cut off: not before it.
+        ([replace(FIRST, ended_at=None)], runs("b", 20, first=1)),
+        ([replace(FIRST, ended_at=26.0)], runs("b", 20, first=1)),
         ([replace(FIRST, started_at=20.0)], runs("b", 20, first=1)),
         ([replace(FIRST, started_at=30.0)], runs("b", 20, first=1)),
         ([replace(FIRST, started_at=None)], runs("b", 20, first=1)),
         ([FIRST], replace(runs("b", 20, first=1), started_at=None)),
     ],
-    ids=["the first", "no checkpoint", "of step 0", "silent", "at once", "later", "without a node", "not on a node"],
+    ids=[
+        "the first",
+        "no checkpoint",
+        "of step 0",
+        "silent",
+        "beside it",
+        "ended later",
+        "at once",
+        "later",
+        "without a node",
+        "not on a node",
+    ],
 )
 def test_without_anything_to_go_on_from_there_is_nothing_to_prove(others: list[Attempt], second: Attempt) -> None:
     assert proof_of(second, [*others, second]) is None
-    assert not_resumed([*others, second]) is None
+    assert not_resumed(second, [*others, second]) is None
 
 
 def test_the_newest_checkpoint_counts_whoever_left_it() -> None:
@@ -126,40 +144,59 @@ def test_steps_are_done_again_without_any_checkpoint_too() -> None:
 @pytest.mark.parametrize(
     ("second", "said"),
     [
-        (runs("b", 20, first=61), "pod pod-b goes on at step 61, after the checkpoint of step 60 that pod pod-a left"),
+        (
+            runs("b", 20, first=61),
+            "pod pod-b goes on at step 61, after the checkpoint of step 60 that pod pod-a left: 14 steps are",
+        ),
+        (
+            runs("b", 20, first=75),
+            "pod pod-b goes on at step 75, after the checkpoint of step 60 that pod pod-a left: no step is done again",
+        ),
         (
             runs("b", 20, first=41),
-            "pod pod-b goes on at step 41, from an older checkpoint than the checkpoint of step 60",
+            "pod pod-b goes on at step 41, before the checkpoint of step 60 that pod pod-a left: 34 steps are",
         ),
         (
             runs("b", 20, first=1),
-            "pod pod-b begins anew, at step 1, though the checkpoint of step 60 that pod pod-a left",
+            "pod pod-b begins anew, at step 1, though the checkpoint of step 60 that pod pod-a left is known: 74 steps",
         ),
-        (runs("b", 20, reported=9), "pod pod-b begins anew, at step 9 or before, though"),
+        (
+            runs("b", 20, reported=61),
+            "pod pod-b first reports step 61, after the checkpoint of step 60 that pod pod-a left: it does not say",
+        ),
+        (
+            runs("b", 20, reported=9),
+            "pod pod-b first reports step 9, before the checkpoint of step 60 that pod pod-a left: it does not say",
+        ),
     ],
 )
 def test_the_evidence_is_a_sentence(second: Attempt, said: str) -> None:
     proof = proof_of(second, [FIRST, second])
     assert proof is not None
     assert sentence(proof).startswith(said)
-    assert f"{proof.repeated} steps are done again" in sentence(proof)
 
 
 def test_who_begins_anew_is_stopped_as_the_programs_fault_and_for_good() -> None:
-    verdict = not_resumed([FIRST, runs("b", 20, first=1)])
-    assert verdict is not None
-    assert (verdict.category, verdict.owner, verdict.action) == (Category.NOT_RESUMED, Owner.APPLICATION, Action.FAIL)
-    assert "begins anew" in verdict.summary
-    assert "if_not_resumed" in verdict.remedy
+    second = runs("b", 20, first=1)
+    said = not_resumed(second, [FIRST, second])
+    assert said is not None
+    assert (said.category, said.owner, said.action) == (Category.NOT_RESUMED, Owner.APPLICATION, Action.FAIL)
+    assert "begins anew" in said.summary
+    assert "if_not_resumed" in said.remedy
+
+
+def test_who_began_anew_and_failed_at_once_is_stopped_before_the_next_attempt() -> None:
+    second = replace(did("b", 20, first=1), verdict=verdict(Action.RETRY))
+    assert not_resumed(second, [FIRST, second]) is not None
 
 
 @pytest.mark.parametrize(
     "second",
-    [runs("b", 20, first=61), runs("b", 20, first=41), did("b", 20, first=1), runs("b", 20)],
-    ids=["goes on", "from an older one", "has ended", "silent"],
+    [runs("b", 20, first=61), runs("b", 20, first=41), did("b", 20, first=1), runs("b", 20), runs("b", 20, reported=9)],
+    ids=["goes on", "from an older one", "has succeeded", "silent", "reports seldom"],
 )
 def test_nobody_else_is_stopped(second: Attempt) -> None:
-    assert not_resumed([FIRST, second]) is None
+    assert not_resumed(second, [FIRST, second]) is None
 
 
 @st.composite
@@ -211,7 +248,7 @@ def test_whatever_programs_say_of_their_steps_there_is_an_answer(attempts: list[
     for each in attempts:
         proof = proof_of(each, attempts)
         if proof is not None:
-            assert proof.repeated >= 0
+            assert proof.repeated is None or proof.repeated >= 0
             assert sentence(proof)
 
 

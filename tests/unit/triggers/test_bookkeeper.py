@@ -20,7 +20,7 @@ from gpu_training.cluster.ledger_store import LedgerStore
 from gpu_training.core.choices import IfNotResumed
 from gpu_training.core.clocks import Clocks
 from gpu_training.core.decide import Outcome, OutcomeKind, Policy
-from gpu_training.core.ledger import Ending
+from gpu_training.core.ledger import Ending, attempts_before
 from gpu_training.core.naming import ANNOTATION_ENDED_BECAUSE, LEDGER_KEY
 from gpu_training.core.observation import Observation, observe
 from gpu_training.core.plain_data import plain_verdict
@@ -351,3 +351,14 @@ def test_where_a_silent_attempt_begins_is_looked_for_soon_and_ever_more_seldom(a
     assert silent == [1.0, 5.0, 30.0]
     assert told is not None
     assert told > 30
+
+
+def test_a_checkpoint_in_another_place_is_none_to_go_on_from(api: ObjectApi) -> None:
+    """checkpoint_uri is no part of what makes two trainings the same work: somebody has moved it."""
+    first = replace(RECORD, number=1, uid="uid-first", name="first", checkpoint_uri="s3://a", ended_at=moment(600))
+    first = replace(first, ending=Ending.FAILED, attempts=(LEFT_A_CHECKPOINT,))
+    second = replace(RECORD, number=2, checkpoint_uri="s3://b", created_at=moment(600), seen_until=moment(600))
+    keep(api, first)
+    ledger = kept(api).with_job(second)
+    told = [attempts_before(ledger, each) for each in (second, replace(second, checkpoint_uri="s3://a"))]
+    assert [each[0].checkpoint_step for each in told] == [None, 60]
