@@ -38,3 +38,10 @@ def keep_small(response: aiohttp.ClientResponse) -> None:
     limit = getattr(transport, "set_read_buffer_limits", None)  # only a transport with TLS has it
     if limit is not None:
         limit(high=BUFFER_BYTES)
+    tls = getattr(transport, "_ssl_protocol", None)
+    if hasattr(tls, "_ssl_buffer_view"):
+        # asyncio has no public way to it. It reads into a buffer that is made with the connection, and OpenSSL keeps
+        # whatever room it once needed for as much.
+        tls.max_size = BUFFER_BYTES
+        tls._ssl_buffer = bytearray(BUFFER_BYTES)
+        tls._ssl_buffer_view = memoryview(tls._ssl_buffer)
