@@ -74,7 +74,8 @@ def text_of(line: str) -> str:
 @lru_cache(maxsize=256)
 def _second(local: str, zone: str) -> int | None:
     try:
-        return int(datetime.fromisoformat(local + zone.replace("Z", "+00:00")).timestamp())
+        # What is in no year of UTC can not be written again.
+        return int(datetime.fromisoformat(local + zone.replace("Z", "+00:00")).astimezone(UTC).timestamp())
     except (ValueError, OverflowError):
         return None
 

@@ -51,7 +51,8 @@ def mark_of(position: Position) -> str:
 
 
 def position_of(mark: str) -> Position | None:
-    """Give the position that :func:`mark_of` has put into a word; None for any other."""
+    """Give the position that :func:`mark_of` has put into a word; None for any other, as for a moment in no year that
+    it could write."""
     found = _MARK.fullmatch(mark)
     if found is None:
         return None

@@ -57,6 +57,26 @@ def test_no_word_is_an_error(word: str) -> None:
     position_of(word)
 
 
+EDGES = [
+    f"{local}{part}{zone}"
+    for local in ("9999-12-31T23:59:59", "0001-01-01T00:00:00")
+    for part in ("", ".999999999")
+    for zone in ("Z", "-12:00", "-23:59")
+]
+
+
+@pytest.mark.parametrize("word", [*EDGES, *(f"2026-11-30T19:00:00Z<{edge}" for edge in EDGES)])
+def test_a_word_at_the_edge_of_all_years_is_a_position_that_can_be_written_or_none(word: str) -> None:
+    position = position_of(word)
+    assert position is None or position_of(mark_of(position)) == position
+
+
+def test_a_moment_in_no_year_that_can_be_written_is_no_position() -> None:
+    assert position_of("9999-12-31T23:59:59-12:00") is None
+    assert position_of("2026-11-30T19:00:00Z<9999-12-31T23:59:59-12:00") is None
+    assert position_of("9999-12-31T11:59:59-12:00") is not None
+
+
 def test_the_last_record_of_each_log_tells_how_far_it_is() -> None:
     further = Position(moment=AT.moment, count=2)
     other = ("m-1-abcde", "download")
