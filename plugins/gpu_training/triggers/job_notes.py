@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from gpu_training.cluster.connection import MERGE_PATCH, Cluster
 from gpu_training.cluster.jobs import jobs_path
 from gpu_training.core import progress_document
-from gpu_training.core.errors import ClusterRejected, GpuTrainingError
+from gpu_training.core.errors import ClusterRejected
 from gpu_training.core.heard import Heard, annotation_of, outdated, to_text
 from gpu_training.core.hearing import Hearing
 from gpu_training.core.log_marks import LogKey
@@ -87,19 +87,33 @@ class JobNotes:
 
     async def write(self) -> None:
         """Write now what is new."""
-        await self._write(self._notes())
+        try:
+            await self._write(self._notes())
+        except Exception as error:  # of whatever kind: what is written here is worth no training
+            is_gone = isinstance(error, ClusterRejected) and await self._is_gone(error)
+            (self._log.debug if is_gone or self._warned else self._log.warning)(
+                "How far the training is and its logs are told is not written on its Job; another triggerer may tell "
+                "lines again: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            self._warned = self._warned or not is_gone
 
     async def _keep(self) -> None:
         began = monotonic()
         await asyncio.sleep(_FIRST_S)
         while True:
-            await self.write()
+            # It fails only where the task log itself takes nothing.
+            with suppress(Exception):
+                await self.write()
             await asyncio.sleep(min(_SELDOM_S, max(_EVERY_S, (monotonic() - began) / _PART)))
 
     async def _close(self) -> None:
         await self._follower.stop()
-        self._teller.end()
-        with suppress(TimeoutError):
+        # Of whatever kind: this waiter ends anyway, and is written down as far as it came.
+        with suppress(Exception):
+            self._teller.end()
+        with suppress(Exception):
             async with asyncio.timeout(_LAST_WITHIN_S):
                 await self.write()
 
@@ -135,24 +149,29 @@ class JobNotes:
         if not notes or notes == self._written or self._subscription.gone:
             return
         job = self._subscription.job
+        await self._cluster.request(
+            "PATCH",
+            jobs_path(job.namespace, job.name),
+            doing=f"write on Job {job.namespace}/{job.name} how far its logs are told",
+            body={"metadata": {"uid": job.uid, "annotations": notes}},
+            content_type=MERGE_PATCH,
+            tries=1,
+        )
+        self._written = notes
+
+    async def _is_gone(self, error: ClusterRejected) -> bool:
+        """Whether the Job is gone, or another by now: that is nobody's trouble."""
+        if error.status != 422:
+            return error.status in (404, 409)
+        # It is the answer to another UID, and to annotations that are too long together.
+        job = self._subscription.job
         try:
-            await self._cluster.request(
-                "PATCH",
-                jobs_path(job.namespace, job.name),
-                doing=f"write on Job {job.namespace}/{job.name} how far its logs are told",
-                body={"metadata": {"uid": job.uid, "annotations": notes}},
-                content_type=MERGE_PATCH,
-                tries=1,
+            there = await self._cluster.request(
+                "GET", jobs_path(job.namespace, job.name), doing=f"read Job {job.namespace}/{job.name}", tries=1
             )
-            self._written = notes
-        except GpuTrainingError as error:
-            is_gone = isinstance(error, ClusterRejected) and error.status in (404, 409, 422)
-            (self._log.debug if is_gone or self._warned else self._log.warning)(
-                "How far the training is and its logs are told is not written on its Job; another triggerer may tell "
-                "lines again: %s",
-                error,
-            )
-            self._warned = self._warned or not is_gone
+            return bool(there.document["metadata"]["uid"] != job.uid)
+        except Exception as refusal:  # of whatever kind: then it is not known
+            return isinstance(refusal, ClusterRejected) and refusal.status == 404
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

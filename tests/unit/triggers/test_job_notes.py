@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,24 @@ def at(n: int) -> Position:
     return reading.position
 
 
+class Unreadable(dict[str, Any]):
+    """A document that raises whoever looks into it.
+
+    :param seen: is set when it was looked into often enough.
+    """
+
+    def __init__(self, seen: asyncio.Event, *, times: int) -> None:
+        super().__init__(metadata={})
+        self._seen = seen
+        self._left = times
+
+    def get(self, *_: object) -> Any:
+        self._left -= 1
+        if self._left <= 0:
+            self._seen.set()
+        raise RecursionError("no end of it")
+
+
 class Scene:
     """One waiter on the Job, and what it has heard."""
 
@@ -83,6 +101,13 @@ class Scene:
     @property
     def annotations(self) -> dict[str, Any]:
         return dict(self.api.objects[JOB]["metadata"]["annotations"])
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while True:
+        if holds():
+            return
+        await asyncio.sleep(0.01)
 
 
 def play(api: ObjectApi, act: Any) -> None:
@@ -150,6 +175,69 @@ def test_what_can_not_be_written_is_said_once_and_ends_nothing(api: ObjectApi, s
     play(api, act)
 
 
+@pytest.mark.parametrize(
+    ("there", "warnings"),
+    [({}, 1), ({"uid": "of another Job"}, 0), (None, 0)],
+    ids=["the same Job", "another Job", "no Job"],
+)
+def test_a_document_that_is_refused_is_said_unless_the_job_is_another_by_now(
+    api: ObjectApi, there: dict[str, str] | None, warnings: int
+) -> None:
+    async def act(scene: Scene) -> None:
+        api.refusals["PATCH", JOB] = (422, "metadata.annotations: Too long: may not be more than 262144 bytes")
+        if there is None:
+            del api.objects[JOB]
+        else:
+            api.put(JOB, job(metadata=there))
+        for n in range(1, 4):
+            scene.say(stamped(n, "hello"))
+            await scene.notes.write()
+        assert len(scene.log.warnings) == warnings
+        assert all("Too long" in each for each in scene.log.warnings)
+
+    play(api, act)
+
+
+def test_the_writing_goes_on_whatever_it_meets_and_says_so_once(
+    api: ObjectApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_FIRST_S", "_EVERY_S", "_SELDOM_S"):
+        monkeypatch.setattr(job_notes_module, name, 0.01)
+
+    async def act(scene: Scene) -> None:
+        written = api.objects[JOB]
+        scene.subscription.document = Unreadable(looked := asyncio.Event(), times=3)
+        async with scene.notes.kept(), asyncio.timeout(20):
+            scene.say(stamped(1, "hello"))
+            await asyncio.wait_for(looked.wait(), 20)
+            scene.subscription.document = written
+            await until(lambda: OWN in scene.annotations)
+        assert len(scene.log.warnings) == 1
+
+    play(api, act)
+
+
+def test_a_task_log_that_can_not_be_written_keeps_nobody_from_writing_on_the_job(
+    api: ObjectApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_FIRST_S", "_EVERY_S", "_SELDOM_S"):
+        monkeypatch.setattr(job_notes_module, name, 0.01)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    async def act(scene: Scene) -> None:
+        scene.hearing.take(Batch(pod="a", container="training", lines=[stamped(1, PROGRESS % 4)], live=True, now=5.0))
+        monkeypatch.setattr(scene.log, "warning", full)
+        api.refusals["PATCH", JOB] = (500, "no")
+        async with scene.notes.kept(), asyncio.timeout(20):
+            await until(lambda: api.count("PATCH") >= 2)
+            api.refusals.clear()
+            await until(lambda: ANNOTATION_PROGRESS in scene.annotations)
+
+    play(api, act)
+
+
 async def cancelled_after(scene: Scene, begun: asyncio.Event, message: str | None) -> None:
     async def wait() -> None:
         async with scene.notes.kept():
@@ -162,6 +250,33 @@ async def cancelled_after(scene: Scene, begun: asyncio.Event, message: str | Non
     task.cancel(*([] if message is None else [message]))
     await asyncio.wait({task})
     assert task.cancelled()
+
+
+def test_what_was_told_is_written_at_the_end_though_what_is_kept_back_can_not_be_told(
+    api: ObjectApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError("no space left on device")
+
+    async def act(scene: Scene) -> None:
+        begun = asyncio.Event()
+
+        async def wait() -> None:
+            async with scene.notes.kept():
+                begun.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(wait())
+        await begun.wait()
+        scene.say(stamped(1, PROGRESS % 4))
+        scene.say(stamped(2, PROGRESS % 5))
+        monkeypatch.setattr(scene.log, "info", full)
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        assert json.loads(scene.annotations[OWN])["positions"] == {"a/training": stamped(2, "").strip()}
+
+    play(api, act)
 
 
 @pytest.mark.parametrize(("message", "writes"), [(None, 1), ("__airflow_user_action__", 0)])

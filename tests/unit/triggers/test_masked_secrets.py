@@ -77,7 +77,9 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowBackend]:
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():
+        while True:
+            if holds():
+                return
             await asyncio.sleep(0.01)
 
 
