@@ -39,7 +39,7 @@ def keep_small(response: aiohttp.ClientResponse) -> None:
     if limit is not None:
         limit(high=BUFFER_BYTES)
     tls = getattr(transport, "_ssl_protocol", None)
-    if hasattr(tls, "_ssl_buffer_view"):
+    if tls is not None and hasattr(tls, "_ssl_buffer_view"):
         # asyncio has no public way to it. It reads into a buffer that is made with the connection, and OpenSSL keeps
         # whatever room it once needed for as much.
         tls.max_size = BUFFER_BYTES
