@@ -105,7 +105,7 @@ async def follow(kubeconfig: str, pods: list[str], label: str, lines: int, told:
             follower.update(await look(), {})
             await follower.drain(DRAIN_S)
         await follower.stop()
-        teller.end()
+        await teller.end()
         _answer(
             lines=sum(each.arrived for each in sink.tallies.values()),
             size=sum(each.size for each in sink.tallies.values()),

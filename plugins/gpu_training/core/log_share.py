@@ -131,13 +131,30 @@ class LogShare:
             log.safe = log.done.position
             self._hold(log, left[room:])
 
+    def spend(self, lines: int, size: int) -> None:
+        """Count what is written beside the lines, such as whose they are; it comes out of the same share.
+
+        :param size: bytes.
+        """
+        self._allowance.spend(lines, size)
+
+    @property
+    def held_back(self) -> tuple[LogKey, ...]:
+        """Logs of which lines are kept back."""
+        return tuple(self._held)
+
     def release(self, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
         """Give what was kept back and may be told now.
 
         :param at_once: whatever the limits say: there may be no later.
         """
+        return [each for key in self.held_back for each in self.release_of(key, now, at_once=at_once)]
+
+    def release_of(self, key: LogKey, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
+        """Give what was kept back of one log and may be told now."""
         self._allowance.refill(now)
-        return [each for log in tuple(self._held.values()) for each in self._release(log, now, at_once=at_once)]
+        log = self._held.get(key)
+        return self._release(log, now, at_once=at_once) if log is not None else []
 
     def _log(self, key: LogKey) -> _Log:
         log = self._logs.get(key)

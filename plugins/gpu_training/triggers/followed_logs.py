@@ -80,7 +80,7 @@ class FollowedLogs:
         await asyncio.wait({self.masking})
         self.follower.update(self.subscription.pods, self.subscription.gone_pods)
         await self.follower.drain(DRAIN_S)
-        self.teller.end()
+        await self.teller.end()
         await self.notes.write()
 
 

@@ -112,7 +112,7 @@ class JobNotes:
         await self._follower.stop()
         # Of whatever kind: this waiter ends anyway, and is written down as far as it came.
         with suppress(Exception):
-            self._teller.end()
+            await self._teller.end()
         with suppress(Exception):
             async with asyncio.timeout(_LAST_WITHIN_S):
                 await self.write()

@@ -89,7 +89,7 @@ class LastWords:
                 break
             await asyncio.sleep(_LOOK_EVERY_S)
         await self._follower.drain(_LAST_NEWS_S, quiet=_QUIET_S)
-        self._teller.end()
+        await self._teller.end()
 
     async def close(self) -> None:
         """Stop listening."""

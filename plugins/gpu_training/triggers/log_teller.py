@@ -24,6 +24,13 @@ Later = Callable[[float, Callable[[], None]], object]
 
 _NONE: Final[Mapping[LogKey, Position]] = MappingProxyType({})
 _KIB: Final = 1024
+_RECORDS_A_TURN: Final = 100
+"""Some 5 ms of the event loop, on a slow machine."""
+_SPEAKER: Final = "log of pod %s, container %s:"
+_LEFT_OUT: Final = (
+    "left out: %d lines (%.1f KiB) that container %s of pod %s said faster than its share of the task log allows; the "
+    "last ones follow; for all of them, while the pod is there: kubectl -n %s logs %s -c %s"
+)
 
 
 def in_this_loop(seconds: float, call: Callable[[], None]) -> object:
@@ -78,15 +85,15 @@ class LogTeller:
         """Give how far a log is told, or said to be left out."""
         return self._share.position(key)
 
-    def flush(self) -> None:
-        """Tell all that was kept back, and the last progress: there may be no later."""
-        self._say(self._share.release(monotonic(), at_once=True))
-        self._tell_progress(at_once=True)
+    async def end(self) -> None:
+        """Tell all that was kept back, and the last progress; nothing is told later on its own.
 
-    def end(self) -> None:
-        """Tell all that was kept back; nothing is told later on its own."""
-        self.flush()
+        Others have their turn meanwhile: at a triggerer's end, all its trainings tell what they kept back.
+        """
         self._is_over = True
+        while self._tell_held(at_once=True):
+            await asyncio.sleep(0)  # noqa: ASYNC110 - nobody is waited for
+        self._tell_progress(at_once=True)
 
     def _go_on(self) -> None:
         wait = self._tell_progress()
@@ -98,9 +105,24 @@ class LogTeller:
 
     def _come_back(self) -> None:
         self._is_due = False
-        if not self._is_over:
-            self._say(self._share.release(monotonic()))
+        if self._is_over:
+            return
+        if self._tell_held():
+            self._is_due = True
+            self._later(0.0, self._come_back)
+        else:
             self._go_on()
+
+    def _tell_held(self, *, at_once: bool = False) -> bool:
+        """Tell what was kept back and may be told now, log by log; whether there may be more, for another turn."""
+        count = 0
+        for key in self._share.held_back:
+            if count >= _RECORDS_A_TURN:
+                return True
+            told = self._share.release_of(key, monotonic(), at_once=at_once)
+            self._say(told)
+            count += len(told)
+        return False
 
     def _tell_progress(self, *, at_once: bool = False) -> float | None:
         """Tell progress if it is time to; gives the seconds until it is, None where there is nothing to tell."""
@@ -121,7 +143,8 @@ class LogTeller:
         for each in told:
             if self._speaker != each.key:
                 self._speaker = each.key
-                self._log.info("log of pod %s, container %s:", *each.key)
+                self._log.info(_SPEAKER, *each.key)
+                self._share.spend(1, len(_SPEAKER) + sum(map(len, each.key)))
             fields = {"loc": told_by(each.key, each.position)} if each.position != START else {}
             if isinstance(each, Line):
                 self._log.info("%s", each.text, **fields)
@@ -130,9 +153,9 @@ class LogTeller:
 
     def _say_left_out(self, left_out: LeftOut, fields: Mapping[str, str]) -> None:
         pod, container = left_out.key
+        self._share.spend(1, len(_LEFT_OUT) + 2 * (len(pod) + len(container)))
         self._log.warning(
-            "left out: %d lines (%.1f KiB) that container %s of pod %s said faster than its share of the task log "
-            "allows; the last ones follow; for all of them, while the pod is there: kubectl -n %s logs %s -c %s",
+            _LEFT_OUT,
             left_out.lines,
             left_out.size / _KIB,
             container,

@@ -20,10 +20,14 @@ class Records:
 
 
 class Clock:
-    """Stands still, and moves on when it is told to."""
+    """Stands still, and moves on when it is told to.
+
+    :ivar each_turn: is called after each call that waited.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.each_turn: Callable[[], object] = lambda: None
         self._waiting: list[tuple[float, Callable[[], None]]] = []
 
     def __call__(self) -> float:
@@ -45,4 +49,5 @@ class Clock:
             self._waiting.remove(first)
             self.now = max(self.now, first[0])
             first[1]()
+            self.each_turn()
         self.now = until

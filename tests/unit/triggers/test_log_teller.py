@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
+
 import pytest
 from tests.unit.core.log_stamps import stamp, stamped
 from tests.unit.triggers.task_log_double import Clock, Records
@@ -71,7 +74,7 @@ def test_progress_is_told_as_words_at_a_pace_and_at_the_end(clock: Clock) -> Non
         scene.say(PROGRESS % step)
         clock.pass_by(0.7)
     scene.say(PROGRESS % 10)
-    scene.teller.end()
+    asyncio.run(scene.teller.end())
 
     steps = [line.split()[3] for line in scene.log.lines]
     assert steps == ["1/10", "3/10", "6/10", "9/10", "10/10"]
@@ -119,7 +122,7 @@ def test_of_a_flood_the_begin_is_told_and_when_it_pauses_what_was_left_out_and_t
 def test_at_the_end_the_last_words_are_told_at_once_and_nothing_later(clock: Clock) -> None:
     scene = Scene(clock, limits=TIGHT)
     scene.say(*(f"line {n}" for n in range(1000)), "Traceback", "ValueError: no")
-    scene.teller.end()
+    asyncio.run(scene.teller.end())
     assert scene.log.lines[-2:] == ["Traceback", "ValueError: no"]
     told = len(scene.log.lines)
     clock.pass_by(100)
@@ -154,3 +157,77 @@ def test_a_line_without_a_stamp_is_told(clock: Clock) -> None:
     scene.teller.take(Batch(pod="p", container="training", lines=[" no stamp"], now=5.0))
     assert scene.log.lines[-1] == "no stamp"
     assert scene.log.locs[-1] is None
+
+
+def test_records_that_say_whose_lines_follow_are_within_the_share_too(clock: Clock) -> None:
+    limits = Limits(lines_per_second=10, burst_lines=20, tail_lines=2)
+    scene = Scene(clock, limits=limits)
+    for n in range(400):
+        scene.say("x", pod=f"p{n % 8}")
+        clock.pass_by(0.05)
+    assert len(scene.log.lines) > 200
+    # One log's last lines, and what is said before them, may be above it at a time.
+    assert len(scene.log.lines) <= 20 + 10 * 20 + 4
+
+
+def test_bytes_of_those_records_are_within_the_share_too(clock: Clock) -> None:
+    scene = Scene(clock, limits=Limits(bytes_per_second=1000, burst_bytes=2000, tail_lines=2))
+    for n in range(400):
+        scene.say("x", pod=f"{'long-name-' * 10}{n % 8}")
+        clock.pass_by(0.05)
+    written = sum(len(line) for line in scene.log.lines)
+    assert 10_000 < written <= 2000 + 1000 * 20 + 1000
+
+
+def held_back(clock: Clock, *, pods: int, limits: Limits) -> Scene:
+    scene = Scene(clock, limits=limits)
+    for pod in range(pods):
+        scene.say(*(f"line {n}" for n in range(300)), pod=f"p{pod}")
+    return scene
+
+
+def test_at_the_end_others_have_their_turn_while_the_last_words_of_many_pods_are_told(clock: Clock) -> None:
+    scene = held_back(clock, pods=64, limits=Limits(burst_lines=1, lines_per_second=1))
+    told = [len(scene.log.lines)]
+
+    async def end_beside_others() -> None:
+        ending = asyncio.create_task(scene.teller.end())
+        while not ending.done():
+            await asyncio.sleep(0)
+            told.append(len(scene.log.lines))
+        await ending
+
+    asyncio.run(end_beside_others())
+    assert sum(1 for line in scene.log.lines if line == "line 299") == 64
+    assert max(after - before for before, after in pairwise(told)) <= 250
+
+
+def test_when_a_flood_pauses_the_last_lines_of_many_pods_are_told_bit_by_bit(clock: Clock) -> None:
+    limits = Limits(burst_lines=20_000, lines_per_second=20_000, bytes_per_second=1e9, burst_bytes=10**9)
+    scene = held_back(clock, pods=128, limits=limits)
+    told, turns = len(scene.log.lines), []
+    clock.each_turn = lambda: turns.append(len(scene.log.lines))
+    clock.pass_by(5)
+    assert clock.waiting == 0
+    assert sum(1 for line in scene.log.lines if line == "line 299") == 128
+    turns.insert(0, told)
+    assert turns[-1] - told > 5000
+    assert max(after - before for before, after in pairwise(turns)) <= 250
+
+
+def test_what_is_said_while_last_words_are_told_is_told_in_its_order(clock: Clock) -> None:
+    scene = held_back(clock, pods=8, limits=Limits(burst_lines=1, lines_per_second=1))
+
+    async def end_and_say() -> None:
+        ending = asyncio.create_task(scene.teller.end())
+        await asyncio.sleep(0)
+        assert "line 299" in scene.log.lines
+        for pod in range(8):
+            scene.say("line 300", pod=f"p{pod}")
+        await ending
+
+    asyncio.run(end_and_say())
+    for pod in range(8):
+        own = [loc for loc in scene.log.locs if loc is not None and loc.startswith(f"p{pod} ")]
+        assert own == sorted(own)
+        assert scene.teller.position((f"p{pod}", "training")) == at(8 * 300 + pod)
