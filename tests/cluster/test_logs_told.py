@@ -12,6 +12,7 @@ from tests.cluster.trainings import (
     RESULT,
     RecordedTrigger,
     TaskInstance,
+    TaskLogRecord,
     defer,
     fire,
     is_running,
@@ -162,3 +163,34 @@ def test_what_was_heard_is_plain_json_of_a_modest_size(sandbox: Sandbox, namespa
     (text,) = [value for name, value in job["metadata"]["annotations"].items() if name.startswith(HEARD_PREFIX)]
     assert json.loads(text)["v"] == 1
     assert len(text) < 1000
+
+
+class FullRecord(TaskLogRecord):
+    """A task log whose disk is full for whatever is about what pods say.
+
+    :param takes: how many such records it takes before.
+    """
+
+    def __init__(self, takes: int) -> None:
+        super().__init__()
+        self._takes = takes
+
+    def info(self, message: str, *args: object, **fields: object) -> None:
+        if "loc" in fields:
+            self._takes -= 1
+            if self._takes < 0:
+                raise OSError(28, "no space left on device")
+        super().info(message, *args, **fields)
+
+
+@pytest.mark.parametrize("takes", [0, 1, 2], ids=["from its begin", "from the first line", "from a later line"])
+@pytest.mark.parametrize(("end", "kind"), [(LEAVE_RESULT, "succeeded"), ("exit 1", "failed")])
+def test_a_task_log_that_takes_no_lines_leaves_the_end_of_a_training_as_it_is(
+    namespace: str, connected: FakeMlflow, takes: int, end: str, kind: str
+) -> None:
+    trigger = recorded(
+        defer(operator(spec(namespace, f"echo one; echo '{PROGRESS % 3}'; echo two; {end}")), TaskInstance())
+    )
+    trigger.record = FullRecord(takes)
+    assert fire(trigger)["kind"] == kind
+    assert any("no space left on device" in line for line in trigger.record.lines)

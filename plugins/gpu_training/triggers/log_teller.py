@@ -91,8 +91,8 @@ class LogTeller:
         Others have their turn meanwhile: at a triggerer's end, all its trainings tell what they kept back.
         """
         self._is_over = True
-        while self._tell_held(at_once=True):
-            await asyncio.sleep(0)  # noqa: ASYNC110 - nobody is waited for
+        while self._tell_held(at_once=True):  # noqa: ASYNC110 - nobody is waited for
+            await asyncio.sleep(0)
         self._tell_progress(at_once=True)
 
     def _go_on(self) -> None:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpu_training.triggers.bookkeeper import Bookkeeper
     from gpu_training.triggers.exit import Exit
     from gpu_training.triggers.followed_logs import FollowedLogs
+    from gpu_training.triggers.guarded_logs import GuardedLogs
     from gpu_training.triggers.watchman import Watchman
 
 _WATCH_TRIES: Final = 4
@@ -176,9 +177,10 @@ class TrainingJobTrigger(BaseTrigger):
     @asynccontextmanager
     async def _followed(
         self, cluster: Cluster, subscription: Subscription, hearing: Hearing, clocks: Clocks
-    ) -> AsyncIterator[FollowedLogs | None]:
+    ) -> AsyncIterator[GuardedLogs | None]:
         from gpu_training.cluster.logs import SILENCE_S
         from gpu_training.triggers.followed_logs import LogPlace, followed
+        from gpu_training.triggers.guarded_logs import guarded
 
         if not self.get_logs:
             yield None
@@ -192,8 +194,8 @@ class TrainingJobTrigger(BaseTrigger):
             task_instance=self.task_instance,
             conn_ids=tuple(each for each in (self.mlflow_conn_id, self.cluster.get("conn_id")) if each),
         )
-        async with followed(cluster, subscription, hearing, place, silence=silence) as logs:
-            self._logs = logs
+        async with guarded(followed(cluster, subscription, hearing, place, silence=silence), self.log) as logs:
+            self._logs = logs.followed
             yield logs
 
     @staticmethod

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpu_training.cluster.subscription import Subscription
     from gpu_training.triggers.bookkeeper import Bookkeeper, Settled
     from gpu_training.triggers.exit import Exit
-    from gpu_training.triggers.followed_logs import FollowedLogs
+    from gpu_training.triggers.guarded_logs import GuardedLogs
     from gpu_training.triggers.watchman import Watchman
 
 _CONFIRM_EVERY_S: Final = 1.0
@@ -53,7 +53,7 @@ class Vigil:
         bookkeeper: Bookkeeper,
         voice: Voice,
         hearing: Hearing,
-        follower: FollowedLogs | LogFollower | None,
+        follower: GuardedLogs | LogFollower | None,
         watchman: Watchman,
         way_out: Exit,
         *,
