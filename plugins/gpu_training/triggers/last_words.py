@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpu_training.triggers.followed_logs import FollowedLogs
 
 _LOOK_EVERY_S: Final = 0.5
+_LISTEN_WITHIN_S: Final = 3.0
 _LAST_NEWS_S: Final = 5.0
 _QUIET_S: Final = 2.0
 
@@ -27,11 +28,19 @@ async def last_words(
 ) -> AsyncIterator[LastWords]:
     """Listen to a Job's pods while the block deletes it: they may be gone a moment later.
 
-    :param logs: as they were followed until now; None where they were not: nothing is told then.
+    Whatever is the matter with the logs, the block runs, and soon: it lets GPUs go.
+
+    :param logs: as they were followed until now; None where they were not: nothing is told then, nor where it is not
+        known yet what is to be masked.
     """
-    words = LastWords(cluster, job, logs, log)
+    is_masked = logs is not None and logs.masking.done() and not logs.masking.cancelled()
+    words = LastWords(cluster, job, logs if is_masked else None, log)
     try:
-        await words.listen()
+        try:
+            async with asyncio.timeout(_LISTEN_WITHIN_S):
+                await words.listen()
+        except Exception as error:  # of whatever kind
+            log.debug("the pods of Job %s/%s are not listened to yet: %r", job.namespace, job.name, error)
         yield words
     finally:
         await words.close()
