@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,8 @@ _ALL_STAMPED: Final = re.compile(f"{_STAMP} [^\n]*+(?:\n{_STAMP} [^\n]*+)*+", re
 # Colours, cursor movements and titles, and what else a terminal does not show;
 # https://www.ecma-international.org/publications-and-standards/standards/ecma-48/
 _UNSEEN: Final = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-Z\\-_])?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+    r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\r\n]*+(?:\x07|\x1b\\)?|[@-Z\\-_])?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 )
 _UNSEEN_BYTES: Final = bytes({*range(0x20), 0x7F} - set(b"\t\n"))
 _UNSEEN_LEAD: Final = b"\xc2"
@@ -159,7 +160,7 @@ class _OpenLine:
         if later:
             *whole, last = later
             self._close()
-            self._show(reversed(whole))
+            self._show(whole)
             self._extend(last)
             self._shown_size = self._size - len(last)
 
@@ -180,10 +181,15 @@ class _OpenLine:
         self.shown = self._capped(text, cut) or self.shown
         self._rest, self._dropped = b"", 0
 
-    def _show(self, frames: Iterable[bytes]) -> None:
-        for frame in frames:
-            shown = self._capped(*_seen(frame[: self._most], len(frame[self._most :])))
-            if shown:
+    def _show(self, whole: Sequence[bytes]) -> None:
+        """Show the last of some frames that shows anything."""
+        if max(map(len, whole), default=0) <= self._most:
+            # All at once: there may be thousands that show nothing. No sequence that is not seen goes over an end.
+            text = _UNSEEN.sub("", b"\r".join(whole).decode(errors="backslashreplace"))
+            self.shown = self._capped(text.rstrip("\r").rpartition("\r")[2], 0) or self.shown
+            return
+        for frame in reversed(whole):
+            if frame and (shown := self._capped(*_seen(frame[: self._most], len(frame[self._most :])))):
                 self.shown = shown
                 return
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
+from collections.abc import Callable
 from itertools import pairwise
+from types import FrameType
 
 import pytest
 from hypothesis import example, given
@@ -202,3 +205,28 @@ def test_frames_that_a_reopened_stream_offers_again_are_not_told_again(
 
     assert told == sorted(set(told))
     assert told[-1] == frames - 2
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Give how many calls, of functions in Python and in C, some work takes."""
+    count = 0
+
+    def counted(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(counted)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("frame", [b"\r", b"\r\x08", b"\r\x1b[K"])
+def test_of_an_unfinished_line_thousands_of_frames_that_show_nothing_cost_no_work_of_their_own(frame: bytes) -> None:
+    parser = LogParser()
+    parser.feed(STAMP + b"begun")
+    assert calls_of(lambda: parser.feed(frame * 4000)) < 200
+    assert parser.feed(b"\r50%\r")[1] == "50%"

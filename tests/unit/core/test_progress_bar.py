@@ -111,3 +111,30 @@ pieces = st.sampled_from(["1/2 [00:00<00:00, 1it/s]", "45%|", "|", " 9", "[00:00
 @given(st.text(max_size=60) | st.lists(pieces, max_size=12).map("".join))
 def test_no_line_makes_the_reader_fail_and_no_bar_is_missed_by_the_cheap_look(line: str) -> None:
     assert parse_bar(line) is None or may_hold_bars(line)
+
+
+PAST = "x: 50%|## | 1/2 [00:00<00:00, 1.00it/s"
+
+
+@pytest.mark.parametrize(
+    ("line", "loss"),
+    [
+        (PAST + ", loss" + " " * 900 + "0.5]", 0.5),
+        (PAST + ", loss =  0.5]", 0.5),
+        (PAST + ", loss: -1e3]", -1000.0),
+        (PAST + ", loss" + " " * 900 + "y]", None),
+        (PAST + ", loss0.5]", None),
+        (PAST + ", loss=0.5x]", None),
+        (PAST + ", " + "loss " * 100 + "0.5]", 0.5),
+    ],
+)
+def test_a_loss_is_found_however_far_its_number_is_set_apart(line: str, loss: float | None) -> None:
+    bar = parse_bar(line)
+    assert bar is not None
+    assert bar.progress.loss == loss
+
+
+def test_of_many_bars_in_one_line_the_last_one_counts() -> None:
+    bar = parse_bar("1/2 [00:00<00:00, 1it/s, x: " * 20 + "x: 50%|#| 90/200 [00:30<00:36, 3.0it/s]")
+    assert bar is not None
+    assert (bar.progress.step, bar.progress.total) == (90, 200)
