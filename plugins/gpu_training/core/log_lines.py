@@ -106,6 +106,16 @@ class Reading:
         reading._is_skipping = False
         return reading
 
+    @classmethod
+    def offered_from(cls, start: Position, position: Position) -> Reading:
+        """Give a reading to which is offered what follows a start that is not after the position, and nothing else."""
+        reading = cls(position)
+        if start.moment == position.moment:
+            # Of the lines of that moment, those up to the start do not come.
+            reading._skip = max(0, position.count - start.count)
+            reading._is_skipping = reading._skip > 0
+        return reading
+
     @property
     def position(self) -> Position:
         """How far the log is given."""

@@ -70,10 +70,19 @@ class LogShare:
 
     :param told: pod's and container's name -> how far earlier task logs hold that log; those lines are no news.
     :param now: seconds.
+    :param starts: from where the logs are offered; those that are not named are from their first line on.
     """
 
-    def __init__(self, limits: Limits, told: Mapping[LogKey, Position] = _NONE, *, now: float = 0.0) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        told: Mapping[LogKey, Position] = _NONE,
+        *,
+        now: float = 0.0,
+        starts: Mapping[LogKey, Position] = _NONE,
+    ) -> None:
         self._limits = limits
+        self._starts = dict(starts)
         self._told = dict(told)
         self._logs: dict[LogKey, _Log] = {}
         self._held: dict[LogKey, _Log] = {}
@@ -160,7 +169,8 @@ class LogShare:
         log = self._logs.get(key)
         if log is None:
             position = self._told.pop(key, START)
-            log = self._logs[key] = _Log(key, Reading(position), Reading.going_on(position), position, position)
+            reading = Reading.offered_from(self._starts.pop(key, START), position)
+            log = self._logs[key] = _Log(key, reading, Reading.going_on(position), position, position)
             if len(self._logs) > MOST_LOGS:
                 idle = next((each for each in self._logs if each not in self._held and each != key), key)
                 del self._logs[idle]

@@ -103,7 +103,8 @@ async def followed(
             "Going on where another triggerer has stopped. Its part of this log is not on this machine: its last lines "
             "may be told again, and what it had not written yet when it was killed is in the pods' logs alone"
         )
-    teller = LogTeller(place.log, hearing, namespace=job.namespace, told=begin.told, limits=limits_of(place.log))
+    limits = limits_of(place.log)
+    teller = LogTeller(place.log, hearing, namespace=job.namespace, told=begin.told, starts=begin.starts, limits=limits)
     follower = LogFollower(cluster, job.namespace, teller.take, place.log, silence=silence, positions=begin.starts)
     notes = JobNotes(
         cluster,

@@ -45,6 +45,7 @@ class LogTeller:
     :param hearing: is given all news, and keeps what is not for the task log.
     :param namespace: of the pods, for who wants to read what was left out.
     :param told: how far earlier task logs of the same try hold each log.
+    :param starts: from where the logs are followed; those that are not named are from their first line on.
     :param later: has this tell what was kept back.
     """
 
@@ -55,13 +56,14 @@ class LogTeller:
         *,
         namespace: str = "",
         told: Mapping[LogKey, Position] = _NONE,
+        starts: Mapping[LogKey, Position] = _NONE,
         limits: Limits | None = None,
         later: Later = in_this_loop,
     ) -> None:
         self._log = log
         self._hearing = hearing
         self._namespace = namespace
-        self._share = LogShare(limits or Limits(), told, now=monotonic())
+        self._share = LogShare(limits or Limits(), told, now=monotonic(), starts=starts)
         self._pace = Pace()
         self._later = later
         self._is_due = False

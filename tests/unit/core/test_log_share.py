@@ -95,6 +95,28 @@ def test_lines_that_earlier_task_logs_hold_are_no_news() -> None:
     assert share.position(("other", "training")) == START
 
 
+@given(st.lists(st.sampled_from([-700, 0, 1, 1000]), min_size=1, max_size=30), st.data())
+def test_whoever_goes_on_tells_each_line_that_was_not_told_once(steps: list[int], data: st.DataObject) -> None:
+    moments, n, seen = [], 100_000, {100_000}
+    for step in steps:  # a clock that goes back hits no moment twice
+        if step == 0 or n + step not in seen:
+            n += step
+        seen.add(n)
+        moments.append(n)
+    log = [stamped(moment, str(k)) for k, moment in enumerate(moments)]
+    told = data.draw(st.integers(0, len(log)))
+    start = data.draw(st.integers(0, told))
+    at_told, at_start = Reading(), Reading()
+    at_told.new_lines(log[:told])
+    at_start.new_lines(log[:start])
+    share = LogShare(Limits(), {KEY: at_told.position}, starts={KEY: at_start.position})
+    follower = Reading(at_start.position)
+    assert words(say(share, list(follower.new_lines(log)), 0.0)) == [text_of(line) for line in log[told:]]
+    whole = Reading()
+    whole.new_lines(log)
+    assert share.position(KEY) == whole.position
+
+
 def test_lines_that_are_not_for_the_task_log_move_the_position_on() -> None:
     share = LogShare(Limits())
     news = share.news(KEY, numbered(1, 5))
