@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from aiohttp import StreamReader
 
 CATCH_UP_S: Final = 5.0
-"""A log that was opened tells within that what was said before."""
+"""A log that was quiet for so long in all, while it was open, has told what was said before."""
+DEAF_S: Final = 30.0
+"""A log that could not be opened for so long is caught up with anew."""
 TAIL_LINES: Final = 200
 """Last lines of a log that was not read to its end in time."""
+_PAUSE_S: Final = 0.2
+"""What was said before comes in one go: a shorter wait for it says nothing."""
 _OLD_S: Final = 60.0
 """A line so much older than now was said before somebody began to listen."""
 _MISS: Final = " unable to retrieve container logs for "
@@ -34,8 +38,16 @@ Sink = Callable[[Batch], None]
 class ContainerLog:
     """One container's log.
 
-    :param live_since: since when it is open and tells nothing old, by a monotonic clock; None while it is not open.
+    :param deaf_s: seconds without an open stream after which it is caught up with anew.
+    :param quiet_s: seconds in all that it had nothing unread, or told what is not old, however often it was opened.
+    :param counted_at: until when they are counted, by a monotonic clock.
+    :param lasted_s: for how long its last stream was open.
+    :param opened_at: since when it is open, by the same clock.
+    :param waits_since: since when its stream has nothing unread, by the same clock; None while there is something.
+    :param closed_at: since when it is not open, by the same clock; None while it is.
     :param news_at: when there was last anything new, by the same clock.
+    :param is_whole: whether the last stream of it was read to its end.
+    :param waits_for_turn: whether it is read as soon as other logs are read to their ends.
     :param mark: up to which frame a line without an end was told.
     """
 
@@ -44,8 +56,16 @@ class ContainerLog:
     reading: Reading
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    live_since: float | None = None
+    deaf_s: float = DEAF_S
+    quiet_s: float = 0.0
+    counted_at: float = 0.0
+    lasted_s: float = 0.0
+    opened_at: float = 0.0
+    waits_since: float | None = None
+    closed_at: float | None = 0.0
     news_at: float = 0.0
+    is_whole: bool = False
+    waits_for_turn: bool = False
     mark: BarMark = field(default_factory=BarMark)
     is_missed: bool = False
     has_lost_its_place: bool = False
@@ -56,11 +76,49 @@ class ContainerLog:
 
     @property
     def is_live(self) -> bool:
-        return self.live_since is not None and monotonic() >= self.live_since + CATCH_UP_S
+        """Whether what was said before somebody began to listen is told, whatever the node's clock says and however
+        often the stream is cut; False again when there was none for long."""
+        return not self._is_deaf and self.quiet_s + self._pause >= CATCH_UP_S
 
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
+
+    @property
+    def _is_deaf(self) -> bool:
+        return self.closed_at is not None and monotonic() >= self.closed_at + self.deaf_s
+
+    @property
+    def _pause(self) -> float:
+        waited = 0.0 if self.waits_since is None else monotonic() - self.waits_since
+        return waited if waited >= _PAUSE_S else 0.0
+
+    def open(self) -> None:
+        """Its stream is there."""
+        if self._is_deaf:
+            self.quiet_s = 0.0
+        self.closed_at, self.is_whole = None, False
+        self.opened_at = self.counted_at = monotonic()
+
+    def close(self) -> None:
+        """Its stream ended, or broke."""
+        if self.closed_at is None:
+            self.end_wait()
+            self.closed_at = monotonic()
+            self.lasted_s = self.closed_at - self.opened_at
+
+    def end_wait(self) -> None:
+        """There is something to be read."""
+        if pause := self._pause:
+            self.quiet_s, self.counted_at = self.quiet_s + pause, monotonic()
+        self.waits_since = None
+
+    def count(self, *, is_old: bool) -> None:
+        """It told something, which was said just before it was told, or long before."""
+        now = monotonic()
+        if not is_old:
+            self.quiet_s += now - self.counted_at
+        self.counted_at = now
 
 
 class LogReader:
@@ -77,20 +135,30 @@ class LogReader:
         self._silence = silence
         self._turn = asyncio.Lock()
 
+    def log_of(self, pod: str, container: str, reading: Reading) -> ContainerLog:
+        """Give a log that is not open yet. Where silence is to be noticed soon, so is a log that can not be opened."""
+        return ContainerLog(pod, container, reading, deaf_s=min(DEAF_S, self._silence / 2))
+
     async def read(self, each: ContainerLog, *, follow: bool) -> bool:
         """Read from the position to the end of the stream; whether there was anything new."""
         each.reading.resume()
-        parser, any_new = LogParser(mark=each.mark), False
+        each.lasted_s = 0.0
+        parser, any_new, is_offered = LogParser(mark=each.mark), False, False
         try:
             async with self._open(each, follow=str(follow).lower(), **_since(each.reading)) as body:
-                each.live_since = monotonic()
-                async for chunk in body.iter_chunked(BUFFER_BYTES):
+                each.open()
+                while chunk := await _next(each, body):
+                    is_offered = True
                     async with self._turn:
                         any_new |= self._take(each, *parser.feed(chunk))
                         each.mark = parser.mark
                         await asyncio.sleep(0)
         finally:
-            each.live_since = None
+            each.close()
+        each.is_whole = True
+        if is_offered and not any_new:
+            # It ends again where it had ended before.
+            each.quiet_s = max(each.quiet_s, CATCH_UP_S)
         rest = parser.end()
         # A stream that was followed may have been cut inside a line, which the next read then says in full.
         if not follow or self._is_miss(each, rest):
@@ -147,10 +215,17 @@ class LogReader:
 
     def _hand_on(self, each: ContainerLog, lines: Sequence[str], frame: str | None = None) -> None:
         now, live = self._cluster.clock.now(), each.is_live
-        if not live and each.live_since is not None and _is_old(lines, now):
-            each.live_since = monotonic()
+        each.count(is_old=not lines or _is_old(lines, now))
         each.news_at = monotonic()
         self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
+
+
+async def _next(each: ContainerLog, body: StreamReader) -> bytes:
+    """Give what is there, or comes next; nothing at the end."""
+    each.waits_since = monotonic()
+    chunk = await body.read(BUFFER_BYTES)
+    each.end_wait()
+    return chunk
 
 
 def _since(reading: Reading) -> dict[str, str]:

@@ -31,6 +31,8 @@ _IN_ORDER_S: Final = 2.0
 _TAIL_S: Final = 5.0
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
+_REFUSALS: Final = 4
+"""A log that is refused so often in a row, within some seconds, is worth a warning."""
 _NONE: Final[Mapping[tuple[str, str], Position]] = MappingProxyType({})
 
 
@@ -75,7 +77,7 @@ class LogFollower:
     @property
     def is_caught_up(self) -> bool:
         """Whether the sink has what each training container that runs has said so far, as far as that can be told: its
-        log is open, and told nothing old for a while."""
+        log is open, or was just now, and what was said before it was opened is told."""
         return all(
             each.is_live
             for each in self._logs.values()
@@ -103,7 +105,7 @@ class LogFollower:
             each = self._logs.get((pod.uid, container.name))
             if each is None:
                 reading = Reading(self._starts.pop((pod.name, container.name), START))
-                each = self._logs[pod.uid, container.name] = ContainerLog(pod.name, container.name, reading)
+                each = self._logs[pod.uid, container.name] = self._reader.log_of(pod.name, container.name, reading)
                 each.task = asyncio.get_running_loop().create_task(self._follow(each, tuple(before)))
             if container.state is ContainerState.TERMINATED:
                 each.ended.set()
@@ -148,26 +150,41 @@ class LogFollower:
             self._log.warning("%s is not followed any more: %s: %s", each.named, type(error).__name__, error)
 
     async def _follow_to_the_end(self, each: ContainerLog) -> None:
-        pause = _FIRST_PAUSE_S
+        pause, refusals = _FIRST_PAUSE_S, 0
         while True:
             last = each.ended.is_set()
             try:
-                if await (self._read_last(each) if last else self._read_live(each)):
+                any_new = await (self._read_last(each) if last else self._read_live(each))
+                refusals = 0
+                if any_new:
                     pause = _FIRST_PAUSE_S
                 if last:
                     return
             except GpuTrainingError as error:
                 if isinstance(error, ClusterRejected) and not _may_come(error):
-                    # A pod that is gone was read to its end, if it was read at all.
-                    if error.status != 404 or each.reading.position == START:
-                        self._log.warning("%s can not be read: %s", each.named, error)
-                    return
+                    refusals += 1
+                    self._refused(each, error, refusals, last=last)
+                    if last:
+                        return
                 self._log.debug("%s broke: %s", each.named, error)
+            if each.lasted_s > pause:
+                pause = _FIRST_PAUSE_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     # One last read follows the container's end: the stream may have been cut just before it.
                     await (asyncio.Event() if last else each.ended).wait()
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _refused(self, each: ContainerLog, error: ClusterRejected, times: int, *, last: bool) -> None:
+        """Say what is not read, once while it goes on; and at the end, unless all was read before the pod was gone."""
+        if last:
+            if error.status != 404 or not each.is_whole:
+                self._log.warning("%s can not be read to its end: %s", each.named, error)
+        elif times == _REFUSALS:
+            # Not the end of a pod whose news comes later than its log's end: a node or an API server that restarts
+            # knows neither pods nor roles at first.
+            each.is_whole = False
+            self._log.warning("%s can not be read now, and is tried again: %s", each.named, error)
 
     async def _read_live(self, each: ContainerLog) -> bool:
         """Read while it goes on; whether there was anything new. Only waits, where no stream is free."""

@@ -178,6 +178,7 @@ class TrainingJobTrigger(BaseTrigger):
     async def _followed(
         self, cluster: Cluster, subscription: Subscription, hearing: Hearing, clocks: Clocks
     ) -> AsyncIterator[GuardedLogs | None]:
+        from gpu_training.cluster.log_reader import CATCH_UP_S
         from gpu_training.cluster.logs import SILENCE_S
         from gpu_training.triggers.followed_logs import LogPlace, followed
         from gpu_training.triggers.guarded_logs import guarded
@@ -186,7 +187,7 @@ class TrainingJobTrigger(BaseTrigger):
             yield None
             return
         # Whether a log is silent or cut off is known when it is opened anew.
-        silence = SILENCE_S if clocks.stall_seconds is None else min(SILENCE_S, max(1.0, clocks.stall_seconds / 2))
+        silence = min(SILENCE_S, max(2 * CATCH_UP_S, (clocks.stall_seconds or 2 * SILENCE_S) / 2))
         place = LogPlace(
             log=self.log,
             waiter=TaskTry.from_text(self.waiter),

@@ -18,18 +18,20 @@ class LogServer:
     """Serves the log of every container, as it is said, until it is cut.
 
     :ivar refused: whether a log can not be opened.
+    :ivar refusal: with which status it is refused.
     :ivar opened: how often one was.
     """
 
     def __init__(self, folder: Path) -> None:
         self.refused = False
+        self.refusal = 500
         self.opened = 0
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(500 if server.refused else 200)
+                self.send_response(server.refusal if server.refused else 200)
                 self.end_headers()
                 self.wfile.flush()
                 if not server.refused:
@@ -50,6 +52,9 @@ class LogServer:
 
     def say(self, text: str, *, ago: float = 0.0) -> None:
         stamp = datetime.fromtimestamp(time() - ago, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        self.say_at(stamp, text)
+
+    def say_at(self, stamp: str, text: str) -> None:
         self._lines.put(f"{stamp} {text}\n".encode())
 
     def cut(self) -> None:

@@ -27,6 +27,7 @@ POD = pod("Running", container(running()), name="a", scheduled=1)
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogServer]:
     monkeypatch.setattr(log_reader, "CATCH_UP_S", 0.5)
+    monkeypatch.setattr(log_reader, "DEAF_S", 1.0)
     server = LogServer(tmp_path)
     yield server
     server.stop()
@@ -40,12 +41,16 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 def follow(
-    server: LogServer, scene: Callable[[LogFollower, Hearing], Awaitable[None]], *, silence: float = 300.0
+    server: LogServer,
+    scene: Callable[[LogFollower, Hearing], Awaitable[None]],
+    *,
+    silence: float = 300.0,
+    log: Log | None = None,
 ) -> None:
     async def run() -> None:
         async with Cluster(server.address) as cluster:
             hearing = Hearing(())
-            follower = LogFollower(cluster, NAMESPACE, hearing.take, Log(), silence=silence)
+            follower = LogFollower(cluster, NAMESPACE, hearing.take, log or Log(), silence=silence)
             follower.update({"a": POD}, {})
             try:
                 await scene(follower, hearing)
@@ -131,5 +136,111 @@ def test_of_a_training_that_has_ended_nothing_more_is_to_be_heard(server: LogSer
         assert not follower.is_caught_up
         follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
         assert follower.is_caught_up
+
+    follow(server, scene)
+
+
+def test_a_node_whose_clock_is_behind_is_caught_up_with_while_its_pod_prints_on(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        deadline = monotonic() + DEADLINE_S
+        while not follower.is_caught_up:
+            assert monotonic() < deadline
+            server.say("heartbeat", ago=3600)
+            await asyncio.sleep(0.3)
+
+    follow(server, scene)
+
+
+def test_a_log_that_tells_without_a_pause_what_is_said_now_is_caught_up_with(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        deadline = monotonic() + DEADLINE_S
+        while not follower.is_caught_up:
+            assert monotonic() < deadline
+            server.say("one of many lines")
+            await asyncio.sleep(0.02)
+
+    follow(server, scene)
+
+
+def test_a_log_whose_stream_is_cut_again_and_again_is_caught_up_with_and_stays_so(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        await until(lambda: server.opened)
+
+        async def cut_and_open() -> None:
+            opened, cut_at = server.opened, monotonic() + 0.4
+            server.say("one of many lines")
+            await until(lambda: monotonic() >= cut_at)
+            server.cut()
+            await until(lambda: server.opened > opened)
+
+        deadline = monotonic() + DEADLINE_S
+        while not follower.is_caught_up:
+            assert monotonic() < deadline
+            await cut_and_open()
+        for _ in range(3):
+            await cut_and_open()
+            assert follower.is_caught_up
+
+    follow(server, scene)
+
+
+def test_a_silent_log_that_is_opened_anew_each_time_it_was_silent_stays_caught_up_with(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        await until(lambda: follower.is_caught_up)
+        while server.opened < 5:
+            assert follower.is_caught_up
+            await asyncio.sleep(0.01)
+
+    follow(server, scene, silence=1.0)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_log_that_is_refused_for_a_while_is_tried_again_and_said_once(server: LogServer, status: int) -> None:
+    log = Log()
+    server.say(PROGRESS % 1)
+
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        await until(lambda: hearing.progress_at is not None)
+        first = hearing.progress_at
+        server.refusal, server.refused = status, True
+        server.cut()
+        await until(lambda: log.warnings)
+        server.refused = False
+        server.say(PROGRESS % 2)
+        await until(lambda: hearing.progress_at != first)
+        assert len([each for each in log.warnings if "can not be read now, and is tried again" in each]) == 1
+        server.refused = True
+        server.cut()
+        follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
+        await follower.drain(DEADLINE_S)
+        end = [each for each in log.warnings[1:] if "can not be read to its end" in each]
+        assert len(end) == (status != 404), "what was read to its end before its pod was gone is silent"
+
+    follow(server, scene, log=log)
+
+
+def test_of_a_pod_that_is_gone_before_its_log_was_read_it_is_said(server: LogServer) -> None:
+    log = Log()
+    server.refusal, server.refused = 404, True
+
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        follower.update({}, {"a": POD})
+        follower.update({}, {POD["metadata"]["uid"]: POD})
+        await follower.drain(DEADLINE_S)
+        assert any("can not be read to its end" in each for each in log.warnings)
+
+    follow(server, scene, log=log)
+
+
+def test_a_log_whose_streams_end_at_once_is_caught_up_with_when_they_bring_nothing_new(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        deadline = monotonic() + DEADLINE_S
+        while not follower.is_caught_up:
+            assert monotonic() < deadline
+            opened = server.opened
+            server.say_at("2026-11-30T10:00:00.000000001Z", "the only line")
+            server.cut()
+            await until(lambda opened=opened: server.opened > opened or follower.is_caught_up)  # type: ignore[misc]
+        assert server.opened <= 4
 
     follow(server, scene)
