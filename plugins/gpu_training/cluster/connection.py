@@ -7,7 +7,6 @@ again, once per refusal, when the API server answers 401: tokens of long trainin
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +15,7 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-from gpu_training.cluster.faults import error_from, error_of
+from gpu_training.cluster.faults import document_of, error_from, error_of
 from gpu_training.cluster.log_client import keep_small, log_client
 from gpu_training.cluster.server_clock import clock_of
 from gpu_training.core.errors import ClusterUnavailable, ConfigurationError
@@ -151,7 +150,7 @@ class Cluster:
                 async with self._send(
                     method, path, doing, query, body, content_type, aiohttp.ClientTimeout(total=timeout)
                 ) as response:
-                    document = json.loads(await response.read() or b"{}")
+                    document = document_of(await response.read(), doing=doing, where=self.where)
                     return Reply(document=document, warnings=_warnings(response))
             except ClusterUnavailable:
                 if attempt == tries - 1:

@@ -4,7 +4,7 @@ ClusterRejected. The message of the answer's body is kept; headers, which may ho
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from gpu_training.core.errors import ClusterError, ClusterRejected, ClusterUnavailable
 
@@ -47,6 +47,23 @@ def error_from(exc: BaseException, *, doing: str, where: str) -> ClusterUnavaila
     return ClusterUnavailable(
         f"could not {doing} with {where}: {said}; check that the API server runs, that this host reaches it, and the "
         "address in the connection's kubeconfig"
+    )
+
+
+def document_of(body: bytes, *, doing: str, where: str) -> dict[str, Any]:
+    """Give the document in a success's body.
+
+    :raises ClusterUnavailable: it holds none: what answers is no API server, as a proxy's page for a login is none.
+    """
+    try:
+        document = json.loads(body or b"{}")
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict):
+        return document
+    raise ClusterUnavailable(
+        f"could not {doing} with {where}: the answer is no JSON object: {_message(body)}; check what stands between this "
+        "host and the API server"
     )
 
 

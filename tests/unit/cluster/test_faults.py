@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpu_training.cluster.faults import error_from, error_of
+from gpu_training.cluster.faults import document_of, error_from, error_of
 from gpu_training.core.errors import ClusterRejected, ClusterUnavailable
 
 pytestmark = pytest.mark.unit
@@ -55,3 +55,17 @@ def test_a_broken_way_says_what_to_check(exc: Exception) -> None:
 
     assert error.status is None
     assert "check that" in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [b"<html>Sign in</html>", b"[]", b"null", b'{"items": [', b"\xff", b"[" * 100_000], ids=range(6)
+)
+def test_a_success_without_a_document_may_pass_too(body: bytes) -> None:
+    """A proxy answered in the API server's place."""
+    with pytest.raises(ClusterUnavailable, match="no JSON object"):
+        document_of(body, doing="list Jobs", where=WHERE)
+
+
+def test_a_success_without_a_body_is_an_empty_document() -> None:
+    assert document_of(b"", doing="list Jobs", where=WHERE) == {}
+    assert document_of(b'{"kind": "JobList"}', doing="list Jobs", where=WHERE) == {"kind": "JobList"}
