@@ -62,8 +62,8 @@ def document_of(body: bytes, *, doing: str, where: str) -> dict[str, Any]:
     if isinstance(document, dict):
         return document
     raise ClusterUnavailable(
-        f"could not {doing} with {where}: the answer is no JSON object: {_message(body)}; check what stands between this "
-        "host and the API server"
+        f"could not {doing} with {where}: the answer is no JSON object: {_message(body)}; check what stands "
+        "between this host and the API server"
     )
 
 
