@@ -53,6 +53,21 @@ def test_the_last_step_and_another_pod_are_told_soon() -> None:
     assert pace.seconds_until_due(Progress(step=1, total=10), "q", 3600.0) == SOONEST_S
 
 
+@pytest.mark.parametrize("pods", [2, 8])
+def test_pods_that_take_turns_are_told_as_seldom_as_one(pods: int) -> None:
+    pace, told = Pace(), 0
+    for n in range(24 * 3600):
+        progress, pod, now = (
+            Progress(step=n, total=10**9, checkpoint_step=n // 100 - n % pods),
+            f"p{n % pods}",
+            float(n),
+        )
+        if pace.seconds_until_due(progress, pod, now) == 0:
+            pace.told(progress, pod, now)
+            told += 1
+    assert told < 1600 + 24 * 36
+
+
 def test_what_is_told_is_not_told_again_and_nothing_is_told_of_nothing() -> None:
     pace, progress = Pace(), Progress(step=1)
     assert pace.seconds_until_due(None, None, 0.0) is None
