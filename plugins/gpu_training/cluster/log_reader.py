@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -27,8 +28,11 @@ TAIL_LINES: Final = 200
 """Last lines of a log that was not read to its end in time."""
 _PAUSE_S: Final = 0.2
 """What was said before comes in one go: a shorter wait for it says nothing."""
+_IDLE_S: Final = 15.0
+"""What is there already comes without such pauses."""
 _OLD_S: Final = 60.0
 """A line so much older than now was said before somebody began to listen."""
+_CUT_STAMP: Final = re.compile(r"[0-9TZ:.+ -]*")
 _MISS: Final = " unable to retrieve container logs for "
 
 Sink = Callable[[Batch], None]
@@ -68,6 +72,7 @@ class ContainerLog:
     waits_for_turn: bool = False
     mark: BarMark = field(default_factory=BarMark)
     is_missed: bool = False
+    is_node_heard: bool = False
     has_lost_its_place: bool = False
 
     @property
@@ -159,7 +164,7 @@ class LogReader:
         if is_offered and not any_new:
             # It ends again where it had ended before.
             each.quiet_s = max(each.quiet_s, CATCH_UP_S)
-        rest = parser.end()
+        rest = self._without_nodes_word(each, parser.end())
         # A stream that was followed may have been cut inside a line, which the next read then says in full.
         if not follow or self._is_miss(each, rest):
             any_new |= self._take(each, rest, None)
@@ -172,7 +177,7 @@ class LogReader:
         async with self._open(each, follow="false", tailLines=str(TAIL_LINES + 1)) as body:
             async for chunk in body.iter_chunked(BUFFER_BYTES):
                 lines += parser.feed(chunk)[0]
-        lines += parser.end()
+        lines += self._without_nodes_word(each, parser.end())
         if self._is_miss(each, lines):
             return
         fresh, has_gap = each.reading.last_lines(lines, TAIL_LINES)
@@ -187,9 +192,19 @@ class LogReader:
             pods_path(self._namespace, each.pod) + "/log",
             doing=f"read the log of pod {each.pod}",
             query={"container": each.container, "timestamps": "true", **query},
-            idle=self._silence,
+            idle=self._silence if query["follow"] == "true" else min(self._silence, _IDLE_S),
             is_log=True,
         )
+
+    def _without_nodes_word(self, each: ContainerLog, rest: Sequence[str]) -> Sequence[str]:
+        """Give what a stream ended with, if its container said it: the node tells so, without a stamp, why it ends."""
+        if not rest or stamp_of(rest[0]) is not None or rest[0].startswith(_MISS):
+            return rest
+        word = text_of(rest[0])
+        if _CUT_STAMP.fullmatch(word) is None and not each.is_node_heard:
+            each.is_node_heard = True
+            self._log.warning("the node says of %s: %s", each.named, word)
+        return ()
 
     def _is_miss(self, each: ContainerLog, lines: Sequence[str]) -> bool:
         """Whether an answer that is a success tells that there is no log; said once."""

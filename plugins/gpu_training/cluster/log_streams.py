@@ -12,7 +12,7 @@ from gpu_training.task_log import TaskLog
 
 DEFAULT_STREAMS: Final = 256
 _LAST_READS: Final = 16
-"""Logs that are read at their containers' ends at once, though others may be followed for days."""
+"""Logs read at their containers' ends at once, though others may be followed for days; as many tails beside."""
 
 
 class LogStreams:
@@ -25,6 +25,7 @@ class LogStreams:
         self.most = most
         self._followed = asyncio.Semaphore(most)
         self._last_reads = asyncio.Semaphore(last_reads)
+        self._tails = asyncio.Semaphore(last_reads)
 
     @property
     def is_full(self) -> bool:
@@ -46,6 +47,12 @@ class LogStreams:
     async def last_read(self) -> AsyncIterator[None]:
         """Lend a stream for what can be read to its end at once."""
         async with self._last_reads:
+            yield
+
+    @asynccontextmanager
+    async def tail(self) -> AsyncIterator[None]:
+        """Lend a stream for last lines alone, however many logs are read to their ends."""
+        async with self._tails:
             yield
 
 

@@ -29,6 +29,8 @@ QUIET_S: Final = 5.0
 before its Job."""
 _IN_ORDER_S: Final = 2.0
 _TAIL_S: Final = 5.0
+_TAILS_S: Final = 30.0
+"""The same with the wait for the tails of others."""
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _REFUSALS: Final = 4
@@ -118,11 +120,13 @@ class LogFollower:
         What is not there in time is a warning, and of each such log the last lines are given.
 
         :param limit: seconds at most.
-        :param quiet: seconds at most without any news.
+        :param quiet: seconds at most without any news, while no log waits for its turn among others that are read.
         """
         begin = monotonic()
         while late := [each for each in self._logs.values() if each.is_running]:
-            last_news = max([begin, *(each.news_at for each in late)])
+            # Who waits for its turn among the logs of others is not quiet.
+            waits = any(each.waits_for_turn for each in late)
+            last_news = monotonic() if waits else max([begin, *(each.news_at for each in late)])
             left = min(begin + limit, last_news + quiet) - monotonic()
             if left <= 0:
                 break
@@ -201,8 +205,13 @@ class LogFollower:
             return is_lent and await self._reader.read(each, follow=True)
 
     async def _read_last(self, each: ContainerLog) -> bool:
-        async with self._shared_streams().last_read():
-            return await self._reader.read(each, follow=False)
+        each.waits_for_turn = True
+        try:
+            async with self._shared_streams().last_read():
+                each.waits_for_turn, each.news_at = False, monotonic()
+                return await self._reader.read(each, follow=False)
+        finally:
+            each.waits_for_turn = False
 
     def _shared_streams(self) -> LogStreams:
         if self._streams is None:
@@ -212,7 +221,7 @@ class LogFollower:
     async def _read_tail(self, each: ContainerLog) -> None:
         """Give the last lines of a log that was not read to its end."""
         try:
-            async with asyncio.timeout(_TAIL_S), self._shared_streams().last_read():
+            async with asyncio.timeout(_TAILS_S), self._shared_streams().tail(), asyncio.timeout(_TAIL_S):
                 await self._reader.read_tail(each)
         except (GpuTrainingError, TimeoutError) as error:
             self._log.warning("the last lines of %s can not be read: %s", each.named, str(error) or "no answer")

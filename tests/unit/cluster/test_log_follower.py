@@ -439,3 +439,67 @@ def test_a_sink_that_fails_is_a_warning(server: ScriptedLogs) -> None:
         await follower.stop()
 
     play(server, scene)
+
+
+def test_who_waits_for_others_to_be_read_to_their_ends_is_not_quiet(server: ScriptedLogs) -> None:
+    server.scripts = {"a": lines(3)}
+
+    async def scene(cluster: Cluster) -> None:
+        ear, log, streams = Ear(), Log(), LogStreams(1, last_reads=1)
+        follower = LogFollower(cluster, NAMESPACE, ear, log, streams=streams)
+        async with streams.last_read():
+            follower.update(ended("a"), {})
+            draining = asyncio.create_task(follower.drain(DEADLINE_S, quiet=0.1))
+            await asyncio.wait({draining}, timeout=0.5)
+            assert not draining.done()
+        await draining
+        assert (ear.heard, log.warnings) == ({"a": ["line 0", "line 1", "line 2"]}, [])
+
+    play(server, scene)
+
+
+def test_last_lines_are_given_though_all_that_are_read_to_their_ends_take_long(server: ScriptedLogs) -> None:
+    server.scripts = {"a": lines(3)}
+
+    async def scene(cluster: Cluster) -> None:
+        ear, streams = Ear(), LogStreams(1, last_reads=1)
+        follower = LogFollower(cluster, NAMESPACE, ear, Log(), streams=streams)
+        async with streams.last_read():
+            follower.update(ended("a"), {})
+            await follower.drain(0.3)
+        assert ear.heard == {"a": ["line 0", "line 1", "line 2"]}
+
+    play(server, scene)
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_what_the_node_says_without_a_stamp_is_a_warning_and_no_line(server: ScriptedLogs, is_followed: bool) -> None:
+    word = b"failed to create fsnotify watcher: too many open files"
+    server.scripts = {"a": lambda _, write: write(line(0) + word)}
+
+    async def scene(cluster: Cluster) -> None:
+        ear, log = Ear(), Log()
+        follower = LogFollower(cluster, NAMESPACE, ear, log)
+        if is_followed:
+            follower.update(alive("a"), {})
+            await until(lambda: len(server.asked) >= 2)
+        follower.update(ended("a"), {})
+        await follower.drain(DEADLINE_S)
+        assert ear.heard == {"a": ["line 0"]}
+        assert log.warnings == [f"the node says of the log of pod a, container training: {word.decode()}"]
+
+    play(server, scene)
+
+
+def test_a_stamp_that_is_cut_is_no_word_of_the_node(server: ScriptedLogs) -> None:
+    server.scripts = {"a": lambda _, write: write(line(0) + line(1)[:15])}
+
+    async def scene(cluster: Cluster) -> None:
+        ear, log = Ear(), Log()
+        follower = LogFollower(cluster, NAMESPACE, ear, log)
+        follower.update(alive("a"), {})
+        await until(lambda: len(server.asked) >= 2)
+        await follower.stop()
+        assert (ear.heard, log.warnings) == ({"a": ["line 0"]}, [])
+
+    play(server, scene)
