@@ -15,7 +15,8 @@ from gpu_training.core import progress_document
 from gpu_training.core.errors import ClusterRejected
 from gpu_training.core.heard import Heard, annotation_of, outdated, to_text
 from gpu_training.core.hearing import Hearing
-from gpu_training.core.log_marks import LogKey
+from gpu_training.core.log_lines import Position
+from gpu_training.core.log_marks import LogKey, earlier
 from gpu_training.core.naming import ANNOTATION_PROGRESS, ANNOTATION_WAITERS, TaskTry
 from gpu_training.core.waiters import waiters_of
 from gpu_training.task_log import TaskLog
@@ -133,8 +134,9 @@ class JobNotes:
         return notes
 
     def _heard(self) -> Heard:
-        keys: list[LogKey] = list(self._follower.positions)
-        positions = {key: self._teller.position(key) for key in keys}
+        # An earlier task log may hold more than was heard here by now.
+        read: Mapping[LogKey, Position] = self._follower.positions
+        positions = {key: earlier(at, self._teller.position(key)) for key, at in read.items()}
         return Heard(
             log=self._log_id,
             positions={key: at for key, at in positions.items() if at.moment is not None},
