@@ -79,9 +79,22 @@ class FollowedLogs:
         """Tell what the pods have said to their ends, and write down that it is told."""
         await asyncio.wait({self.masking})
         self.follower.update(self.subscription.pods, self.subscription.gone_pods)
-        await self.follower.drain(DRAIN_S)
+        updating = asyncio.create_task(self._keep_updated())
+        try:
+            await self.follower.drain(DRAIN_S)
+        finally:
+            updating.cancel()
+            await asyncio.gather(updating, return_exceptions=True)
+            # What came meanwhile is news to whoever waits next.
+            self.subscription.notify()
         await self.teller.end()
         await self.notes.write()
+
+    async def _keep_updated(self) -> None:
+        """Learn which containers end while others are read to their ends."""
+        while True:
+            await self.subscription.changed()
+            self.follower.update(self.subscription.pods, self.subscription.gone_pods)
 
 
 @asynccontextmanager
