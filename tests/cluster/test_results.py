@@ -39,6 +39,7 @@ from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 
+SAY = f"echo '{RESULT_PREFIX}{RESULT[:-1]},\"pod_uid\":\"'$GPU_TRAINING_POD_UID'\"}}'"
 LEAVE = f"echo '{RESULT}' > /dev/termination-log"
 RESOURCES = {"limits": {"memory": "32Mi"}, "requests": {"memory": "32Mi"}}
 LARGE = (
@@ -261,7 +262,7 @@ def test_a_pod_that_is_deleted_before_it_is_read_and_that_told_nothing_is_worth_
 def test_a_pod_that_is_deleted_before_it_is_read_has_told_its_result_in_its_log(
     sandbox: Sandbox, namespace: str, proxy: FaultyProxy, tmp_path: Path
 ) -> None:
-    with unread(sandbox, namespace, proxy, tmp_path, f"echo '{RESULT_PREFIX}{RESULT}'") as wait:
+    with unread(sandbox, namespace, proxy, tmp_path, SAY) as wait:
         result = wait.conclude()
         jobs, ledger = jobs_of(sandbox, namespace), ledger_of(sandbox, namespace)
 
@@ -278,7 +279,7 @@ def test_what_a_log_told_outlives_the_triggerer_that_heard_it(
     sandbox: Sandbox, namespace: str, connected: FakeMlflow, tmp_path: Path
 ) -> None:
     tmp_path.chmod(0o777)
-    script = f"echo '{RESULT_PREFIX}{RESULT}'; echo ready; until test -e {tmp_path}/go; do sleep 0.1; done; {LEAVE}"
+    script = f"{SAY}; echo ready; until test -e {tmp_path}/go; do sleep 0.1; done; {LEAVE}"
     task, instance = operator(spec(namespace, script)), TaskInstance()
     first = recorded(defer(task, instance))
     asyncio.run(cancelled(first, lambda: bool(first.record.about("ready"))))

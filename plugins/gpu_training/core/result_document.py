@@ -49,6 +49,7 @@ _OWN_FILE: Final = (
     f"each pod has to write its own result, with its own {Variable.POD_UID}: look for a file that pods share, or that "
     "is copied from an earlier one"
 )
+_SIGN_IT: Final = f"the training program has to give pod_uid in its result, as {Variable.POD_UID} names it"
 _GIVEN_RUN: Final = f"the training program has to go on in the run that {Variable.MLFLOW_RUN_ID} names"
 _GIVEN_DATA: Final = "the training program has to read the data version that it is given"
 _OTHER_CODE: Final = "the training program has to exit with another code than 0"
@@ -93,7 +94,7 @@ def read_document(text: str, given: Given, *, pod_uid: str = "", containers: int
         result = parse_result(text)
     except ContractError as error:
         return _breach(text, str(error))
-    return next(_contradictions(result, given, pod_uid), result)
+    return next(_contradictions(result, given, pod_uid, is_line=containers is None), result)
 
 
 def _cut(text: str, containers: int) -> Flaw | None:
@@ -130,7 +131,7 @@ def _breach(text: str, said: str) -> Flaw:
     return Flaw(category=Category.RESULT_INVALID, said=words_of(said), remedy=remedy)
 
 
-def _contradictions(result: Result, given: Given, pod_uid: str) -> Iterator[Flaw]:
+def _contradictions(result: Result, given: Given, pod_uid: str, *, is_line: bool) -> Iterator[Flaw]:
     """Give what makes a valid document none of this pod's success."""
     if pod_uid and result.pod_uid not in (None, pod_uid):
         said = f"the result is another pod's: it says pod_uid={result.pod_uid!r}, and this pod's is {pod_uid!r}"
@@ -138,6 +139,9 @@ def _contradictions(result: Result, given: Given, pod_uid: str) -> Iterator[Flaw
     if result.status is not ResultStatus.TRAINED:
         said = f"it exited with 0, but its result says {result.status}: {words_of(result.error or 'no reason given')}"
         yield _flaw(Category.APPLICATION_ERROR, said, _OTHER_CODE)
+    if is_line and not result.pod_uid:
+        # A program may print anything: a sample of a text is not what it says of itself.
+        yield _flaw(Category.RESULT_INVALID, "a result line has to tell whose it is: it says no pod_uid", _SIGN_IT)
     if given.data_digest and result.data_digest not in (None, given.data_digest):
         said = f"it trained on data with digest {result.data_digest}: {given.data_digest} was to be used"
         yield _flaw(Category.BAD_DATA, said, _GIVEN_DATA)

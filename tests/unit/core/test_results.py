@@ -79,6 +79,11 @@ def text(**fields: Any) -> str:
     return json.dumps({**json.loads(TRAINED), **fields})
 
 
+def signed(name: str, **fields: Any) -> str:
+    """Give the same as a pod's own: a line of a log has to say so."""
+    return text(pod_uid=f"uid-of-{name}", **fields)
+
+
 def kept(written: str, *, containers: int = 1) -> str:
     """Give what the kubelet keeps of what a container wrote."""
     room = POD_LIMIT_BYTES // containers
@@ -364,8 +369,10 @@ def test_a_message_counts_that_was_seen_before_the_pod_s_phase_was() -> None:
 def test_of_attempts_whose_end_nobody_saw_the_newest_is_the_one_that_succeeded() -> None:
     first, second = (pod("Running", container(running()), name=n, created=c) for n, c in (("first", 0), ("second", 9)))
 
-    assert verdict_in(seen(gone=[first, second], told={"first": TRAINED})).summary.startswith("pod second: ")
-    assert result_in(seen(gone=[first, second], told={"first": "", "second": TRAINED})) == RESULT
+    assert verdict_in(seen(gone=[first, second], told={"first": signed("first")})).summary.startswith("pod second: ")
+    assert result_in(seen(gone=[first, second], told={"first": "", "second": signed("second")})) == parse_result(
+        signed("second")
+    )
 
 
 # Deleted before it was read.
@@ -394,9 +401,9 @@ def test_a_pod_that_was_deleted_before_it_was_read_and_told_nothing_is_worth_a_r
     ],
 )
 def test_the_result_that_the_log_told_counts_where_the_message_gives_none(gone: list[Document], why: str) -> None:
-    observation = seen(gone=gone, told={POD: TRAINED})
+    observation = seen(gone=gone, told={POD: signed(POD)})
 
-    assert result_in(observation) == RESULT
+    assert result_in(observation) == parse_result(signed(POD))
     (remark,) = remarks_on_result(observation)
     assert f"the result of pod {POD} is the one that its log tells: " in remark
     assert why in remark
@@ -409,8 +416,9 @@ def test_the_result_that_the_log_told_counts_where_the_message_gives_none(gone: 
         ("", Category.RESULT_MISSING, "absent"),
         ("nonsense", Category.RESULT_INVALID, "not JSON"),
         (text(pod_uid="another"), Category.RESULT_INVALID, "another pod's"),
-        (text(mlflow_run_id="another"), Category.RESULT_INVALID, "MLflow run 'another'"),
-        (text(data_digest="another"), Category.BAD_DATA, "was to be used"),
+        (TRAINED, Category.RESULT_INVALID, "no pod_uid"),
+        (signed(POD, mlflow_run_id="another"), Category.RESULT_INVALID, "MLflow run 'another'"),
+        (signed(POD, data_digest="another"), Category.BAD_DATA, "was to be used"),
     ],
 )
 def test_the_line_in_the_log_is_held_to_the_same(told: str, category: Category, words: str) -> None:
@@ -439,18 +447,20 @@ def test_a_pod_that_says_that_it_failed_is_not_the_one_that_succeeded_unseen(gon
     assert (verdict.category, verdict.action) == (Category.RESULT_MISSING, Action.RETRY)
 
     second = pod("Running", container(running()), name="second", created=20)
-    assert result_in(seen(gone=[*gone, second], told={**told, "second": TRAINED})) == RESULT
+    assert result_in(seen(gone=[*gone, second], told={**told, "second": signed("second")})) == parse_result(
+        signed("second")
+    )
 
 
 def test_a_message_that_is_valid_wins_over_the_log_which_is_said() -> None:
-    other = text(model_uri="models:/m-2", metrics={"rmse": 1.0})
+    other = signed(POD, model_uri="models:/m-2", metrics={"rmse": 1.0})
 
     assert result_in(seen([succeeded_pod()], told={POD: other})) == RESULT
     (remark,) = remarks_on_result(seen([succeeded_pod()], told={POD: other}))
     assert "its log tells another model_uri, metrics than its termination message, which counts" in remark
     (remark,) = remarks_on_result(seen([succeeded_pod()], told={POD: "half"}))
     assert "does not count" in remark
-    assert remarks_on_result(seen([succeeded_pod()], told={POD: TRAINED})) == ()
+    assert remarks_on_result(seen([succeeded_pod()], told={POD: signed(POD)})) == ()
 
 
 @pytest.mark.parametrize(
@@ -523,7 +533,9 @@ def test_of_ranks_one_of_which_was_deleted_before_it_was_read_the_log_tells_its_
     first, second = ranks("", "")
     lost = pod("Running", container(running()), name="rank-0", index=0)
 
-    assert result_in(seen([second], gone=[lost], told={"rank-0": TRAINED}, document=several(2))) == RESULT
+    assert result_in(
+        seen([second], gone=[lost], told={"rank-0": signed("rank-0")}, document=several(2))
+    ) == parse_result(signed("rank-0"))
     verdict = verdict_in(seen([second], gone=[lost], document=several(2)))
     assert (verdict.action, verdict.owner) == (Action.RETRY, Owner.INFRASTRUCTURE)
     verdict = verdict_in(seen([first, second], document=several(2)))
@@ -542,11 +554,12 @@ def test_of_the_attempts_of_a_rank_only_the_newest_counts() -> None:
         pod("Running", container(running()), name=name, index=index, created=created)
         for name, index, created in (("first", 0, 20), ("second", 0, 30), ("other", 1, 0))
     )
-    told = {"first": text(model_uri="models:/m-2"), "second": TRAINED, "other": TRAINED}
+    told = {"first": signed("first", model_uri="models:/m-2"), "second": signed("second"), "other": signed("other")}
 
-    assert result_in(seen(gone=[first, second], told=told, document=several(2))) == RESULT
+    assert result_in(seen(gone=[first, second], told=told, document=several(2))) == parse_result(signed("second"))
     again = succeeded_pod("", name="again", index=0, created=40)
-    assert result_in(seen([again], gone=[first, other], told=told, document=several(2))) == RESULT
+    answer = result_in(seen([again], gone=[first, other], told=told, document=several(2)))
+    assert answer == parse_result(signed("other"))
 
 
 def test_ranks_that_a_success_policy_ended_are_no_losses() -> None:
