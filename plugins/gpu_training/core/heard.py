@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any, Final
 
 from gpu_training.core.documents import child, text, texts
+from gpu_training.core.hearing_document import is_whole
 from gpu_training.core.log_lines import START, Position
 from gpu_training.core.log_marks import LogKey, Told, earlier, later, mark_of, position_of
-from gpu_training.core.naming import HEARD_PREFIX, TaskTry
+from gpu_training.core.naming import HEARD_PREFIX, TRAINING_CONTAINER, TaskTry
 
 VERSION: Final = 1
 MOST_LOGS: Final = 200
@@ -32,7 +33,7 @@ class Heard:
     :param log: id of the task log into which it told.
     :param positions: how far each container's log is told there.
     :param hearing: what the logs had told by then, or later, as :meth:`Hearing.to_document` gives it; empty where that
-        was not written: the logs have to be read again for it.
+        was not written. Logs of which it does not hold all have to be read again.
     """
 
     log: str
@@ -111,17 +112,22 @@ def beginning(heard: Heard | None, told: Told) -> Beginning:
     """Give where to begin.
 
     Where the task log of whoever wrote the annotation is at hand, it is what counts: it goes on after that, and what
-    was on its way there when its process was killed is not in it. Where it is not, its annotation is.
+    was on its way there when its process was killed is not in it. Where it is not, its annotation is. Logs of pods that
+    found no room in what was heard are heard again from their first line on, and not told again.
 
     :param told: what is in the task logs at hand.
     """
     if heard is None:
         return Beginning(told=told.positions)
+    known = {key: at for key, at in heard.positions.items() if _is_recalled(heard, key)}
     if heard.log in told.logs:
-        known = heard.positions.items() if heard.hearing else ()
-        starts = {key: earlier(at, told.positions.get(key, START)) for key, at in known}
+        starts = {key: earlier(at, told.positions.get(key, START)) for key, at in known.items()}
         return Beginning(starts={key: at for key, at in starts.items() if at != START}, told=told.positions)
     furthest = {key: later(at, told.positions.get(key, at)) for key, at in heard.positions.items()}
-    return Beginning(
-        starts=heard.positions if heard.hearing else {}, told={**told.positions, **furthest}, elsewhere=True
-    )
+    return Beginning(starts=known, told={**told.positions, **furthest}, elsewhere=True)
+
+
+def _is_recalled(heard: Heard, key: LogKey) -> bool:
+    """Whether all that a log had told is written down; of other containers nothing is heard."""
+    pod, container = key
+    return bool(heard.hearing) and (container != TRAINING_CONTAINER or is_whole(heard.hearing, pod))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX, Progress, parse_progress
 from gpu_training.core.hearing_document import (
     LONGEST_RESULT,
-    MOST_BARS,
     MOST_PODS,
-    Heard,
+    AllHeard,
+    PodHeard,
     Shown,
-    Told,
     from_document,
     to_document,
 )
@@ -22,6 +21,7 @@ from gpu_training.core.log_matcher import LogMatcher
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.progress_bar import Bar, may_hold_bars, parse_bar
 from gpu_training.core.progress_document import ToldProgress
+from gpu_training.core.progress_made import put
 from gpu_training.core.rules import RuleTable
 from gpu_training.core.steps import Steps
 
@@ -29,15 +29,13 @@ _MARK: Final = "GPU_TRAINING_"
 _STALE_S: Final = 60.0
 """How long a bar that does not move hides one that began later, and does."""
 
-_Value = TypeVar("_Value")
-
 
 class Hearing:
     """Takes in news of logs, in the order of each log, and keeps what they tell. Memory is bounded, whatever they hold.
 
     Progress is a progress line of the contract or a tqdm bar. Only lines of the contract are evidence of steps done:
     the bar of an epoch begins at 0 each time. Where a program prints both, its lines are shown, and bars only tell that
-    it lives. What repeats the same step is no progress.
+    it lives. What does not go beyond what was reported before is no progress (:mod:`gpu_training.core.progress_made`).
 
     :param rules: whose log patterns are looked for.
     :param container: the one that trains: of the others nothing is taken.
@@ -46,7 +44,7 @@ class Hearing:
     def __init__(self, rules: RuleTable, *, container: str = TRAINING_CONTAINER) -> None:
         self._matcher = LogMatcher(rules)
         self._container = container
-        self._pods: dict[str, Told] = {}
+        self._pods: dict[str, PodHeard] = {}
         self._shown: Shown | None = None
         self._progress_at: float | None = None
 
@@ -61,7 +59,7 @@ class Hearing:
             if _MARK in joined or may_hold_bars(joined):
                 lines = [line for line in lines if not self._takes(batch, line)]
         if batch.frame is not None and (bar := parse_bar(batch.frame)) is not None:
-            self._take_bar(batch.pod, bar, batch.now)
+            self._take_frame(batch, bar)
         return lines
 
     @property
@@ -91,7 +89,7 @@ class Hearing:
 
     @property
     def progress_at(self) -> float | None:
-        """When a step was reported that had not been before, in seconds since 1970; None when none was.
+        """When any pod made progress last, in seconds since 1970; None when none did, as far as that is known.
 
         It never goes back.
         """
@@ -106,7 +104,7 @@ class Hearing:
 
     def to_document(self) -> dict[str, Any]:
         """Give what was heard as plain JSON data of bounded size, for :meth:`recall`."""
-        heard = Heard(
+        heard = AllHeard(
             shown=self._shown, progress_at=self._progress_at, pods=self._pods, findings=self._matcher.findings
         )
         return to_document(heard)
@@ -118,7 +116,7 @@ class Hearing:
         """
         heard = from_document(document, now)
         for pod, told in heard.pods.items():
-            _put(self._pods, pod, told, MOST_PODS)
+            put(self._pods, pod, told, MOST_PODS)
         self._shown = heard.shown or self._shown
         if heard.progress_at is not None:
             self._move(heard.progress_at)
@@ -147,27 +145,33 @@ class Hearing:
 
     def _take_progress(self, pod: str, progress: Progress, at: float) -> None:
         told, shown = self._of(pod), self._shown
-        before = told.line
-        told.steps = told.steps.after(progress)
-        told.line = progress if before is None else _with_what_was_known(progress, before)
-        if before is None or (before.step, before.checkpoint_step) != (told.line.step, told.line.checkpoint_step):
+        progress = progress if told.line is None else _with_what_was_known(progress, told.line)
+        if told.reached.by_line(progress, told.steps.checkpoint):
             self._move(at)
+        told.steps, told.line = told.steps.after(progress), progress
         if shown is None or shown.bar_since is not None or pod == shown.pod or at >= shown.at:
-            self._shown = Shown(progress=told.line, pod=pod, at=at)
+            self._shown = Shown(progress=progress, pod=pod, at=at)
 
     def _take_bar(self, pod: str, bar: Bar, at: float) -> None:
-        bars = self._of(pod).bars
-        moved = bars.get(bar.name) != bar.count
-        _put(bars, bar.name, bar.count, MOST_BARS)
-        if not moved:
+        if not self._of(pod).reached.by_bar(bar, at):
             return
         self._move(at)
+        self._show_bar(pod, bar, at)
+
+    def _take_frame(self, batch: Batch, bar: Bar) -> None:
+        """Take in what a bar shows that has not ended its line. When that was drawn is only known of news."""
+        if batch.live:
+            self._take_bar(batch.pod, bar, batch.now)
+        elif self._of(batch.pod).reached.by_bar(bar, batch.now) and self.progress_pod in (None, batch.pod):
+            self._show_bar(batch.pod, bar, batch.now)
+
+    def _show_bar(self, pod: str, bar: Bar, at: float) -> None:
         if _is_to_show(self._shown, pod, bar, at):
             self._shown = Shown(progress=bar.progress, pod=pod, at=at, bar_since=at - bar.elapsed)
 
-    def _of(self, pod: str) -> Told:
-        told = self._pods.get(pod) or Told()
-        _put(self._pods, pod, told, MOST_PODS)
+    def _of(self, pod: str) -> PodHeard:
+        told = self._pods.get(pod) or PodHeard()
+        put(self._pods, pod, told, MOST_PODS)
         return told
 
     def _move(self, at: float) -> None:
@@ -203,11 +207,3 @@ def _with_what_was_known(progress: Progress, before: Progress) -> Progress:
         checkpoint_step=progress.checkpoint_step if progress.checkpoint_step is not None else before.checkpoint_step,
         first_step=progress.first_step if progress.first_step is not None else before.first_step,
     )
-
-
-def _put(kept: dict[str, _Value], key: str, value: _Value, most: int) -> None:
-    """Keep a value as the newest, and forget the oldest of too many."""
-    kept.pop(key, None)
-    kept[key] = value
-    while len(kept) > most:
-        del kept[next(iter(kept))]

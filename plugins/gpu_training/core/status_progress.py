@@ -55,7 +55,9 @@ def with_progress(status: TrainingStatus, pod: str, log: str, now: float) -> Tra
     lines, frame = parser.feed(log.encode(errors="replace"))
     lines = [*lines, *parser.end()]
     hearing = Hearing(RuleTable(rules=()))
-    hearing.take(Batch(pod=pod, container=TRAINING_CONTAINER, lines=lines, frame=frame, now=now))
+    hearing.take(Batch(pod=pod, container=TRAINING_CONTAINER, lines=lines, now=now))
+    # Nobody can tell since when a line without an end shows what it does: it is taken for what is drawn now.
+    hearing.take(Batch(pod=pod, container=TRAINING_CONTAINER, frame=frame, live=True, now=now))
     told = _newest(hearing.told, _written(status.observation))
     found = _with(status, told) if told is not None else status
     if hearing.told is None and len(lines) >= LINES:
@@ -75,14 +77,18 @@ def _newest(log: ToldProgress | None, written: ToldProgress | None) -> ToldProgr
         return max(log, written, key=lambda told: told.at)
     if written.pod in written.steps and not log.steps:
         return written  # its bars count for nothing beside its progress lines, which are further back
-    if _place(log.progress) == _place(written.progress):
-        # The end of a log tells since when at the earliest where that step is repeated all along.
+    if not _is_beyond(log.progress, written.progress):
+        # The end of a log tells since when at the earliest where its steps are repeated all along.
         return replace(log, at=min(log.at, written.at))
     return log
 
 
-def _place(progress: Progress) -> tuple[int, int | None]:
-    return progress.step, progress.checkpoint_step
+def _is_beyond(progress: Progress, before: Progress) -> bool:
+    """Whether it tells of progress since, as :mod:`gpu_training.core.progress_made` has it."""
+    has_begun_anew = progress.first_step not in (None, before.first_step)
+    return (
+        has_begun_anew or progress.step > before.step or (progress.checkpoint_step or 0) > (before.checkpoint_step or 0)
+    )
 
 
 def _with(status: TrainingStatus, told: ToldProgress) -> TrainingStatus:

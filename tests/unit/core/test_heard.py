@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.log_stamps import stamped
 
+from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX
 from gpu_training.core.heard import (
     MOST_LOGS,
     Beginning,
@@ -20,9 +21,11 @@ from gpu_training.core.heard import (
     outdated,
     to_text,
 )
-from gpu_training.core.log_lines import Position, Reading
+from gpu_training.core.hearing import Hearing
+from gpu_training.core.log_lines import Batch, Position, Reading
 from gpu_training.core.log_marks import Told
-from gpu_training.core.naming import TaskTry
+from gpu_training.core.naming import TRAINING_CONTAINER, TaskTry
+from gpu_training.core.rules import RuleTable
 
 pytestmark = pytest.mark.core
 
@@ -85,6 +88,26 @@ def test_each_waiter_of_each_airflow_has_an_annotation_of_its_own() -> None:
     assert outdated([*names, "other"], "a", [TRY]) == sorted(names - {annotation_of("a", TRY)})
 
 
+@pytest.mark.parametrize("logs", ["0123abcd", "another"])
+def test_logs_of_pods_that_found_no_room_are_heard_again_and_not_told_again(logs: str) -> None:
+    pods = [f"train-{n}" for n in range(12)]
+    hearing = Hearing(RuleTable(rules=()))
+    for pod in pods:
+        lines = [f' {PROGRESS_PREFIX}{{"v":1,"step":9}}', f" {RESULT_PREFIX}{json.dumps({'a': 'x' * 2000})}"]
+        hearing.take(Batch(pod=pod, container=TRAINING_CONTAINER, lines=lines, now=1.0))
+    positions = {(pod, TRAINING_CONTAINER): at(7) for pod in pods}
+    written = from_text(to_text(heard(7, positions=positions, hearing=hearing.to_document())))
+    begin = beginning(written, Told(logs=frozenset({logs}), positions=positions))
+    again = Hearing(RuleTable(rules=()))
+    again.recall(written.hearing if written is not None else {})
+    assert 0 < len(begin.starts) < len(pods)
+    assert {pod for pod, _ in begin.starts} == set(again.told_results)
+    assert begin.told == positions
+
+
+SEVERAL = {KEY: at(9), ("q", "training"): at(9), ("q", "init"): at(9), ("r", "training"): at(9)}
+
+
 @pytest.mark.parametrize(
     ("heard", "told", "begins"),
     [
@@ -124,6 +147,18 @@ def test_each_waiter_of_each_airflow_has_an_annotation_of_its_own() -> None:
             Told(),
             Beginning(told={KEY: at(9)}, elsewhere=True),
             id="what it heard found no room: it is heard again, and not told again",
+        ),
+        pytest.param(
+            heard(9, positions=SEVERAL, hearing={**HEARING, "cut": True, "pods": {"p": {}, "r": {"part": True}}}),
+            Told(logs=frozenset({"0123abcd"}), positions=SEVERAL),
+            Beginning(starts={KEY: at(9), ("q", "init"): at(9)}, told=SEVERAL),
+            id="what it heard of some pods found no room: these are heard again, and not told again",
+        ),
+        pytest.param(
+            heard(9, positions=SEVERAL, hearing={**HEARING, "cut": True, "pods": {"p": {}, "r": {"part": True}}}),
+            Told(),
+            Beginning(starts={KEY: at(9), ("q", "init"): at(9)}, told=SEVERAL, elsewhere=True),
+            id="the same, and its task log is on another machine",
         ),
     ],
 )

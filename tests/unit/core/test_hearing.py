@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from tests.unit.core.damage import anything, damaged
 from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX, Progress, render_progress
 from gpu_training.core import hearing as hearing_module
 from gpu_training.core.hearing import Hearing
-from gpu_training.core.hearing_document import LONGEST, LONGEST_RESULT
+from gpu_training.core.hearing_document import LONGEST, LONGEST_RESULT, is_whole
 from gpu_training.core.log_lines import Batch, text_of
 from gpu_training.core.log_parser import LogParser
 from gpu_training.core.naming import TRAINING_CONTAINER
@@ -227,12 +228,19 @@ def test_a_line_without_a_stamp_was_said_now() -> None:
         (step(5, checkpoint_step=4), step(5), False),
         (step(5), step(6), True),
         (step(5), step(5, checkpoint_step=5), True),
-        (step(5), step(4), True),
+        (step(5), step(4), False),
+        (step(5, first_step=1), step(4), False),
+        (step(5, first_step=1), step(0, first_step=1), False),
+        # It began anew in the same pod, from its checkpoint.
+        (step(60, first_step=1, checkpoint_step=40), step(40, first_step=41), True),
+        (step(60, checkpoint_step=60), step(60, checkpoint_step=40), False),
         # tqdm draws a bar again that does not move.
         (bar(90), bar(90, elapsed=31), False),
         (bar(90, name="loss 0.5"), bar(90, name="loss 0.4"), False),
         (bar(90), bar(91), True),
         (bar(200, name="Epoch 1"), bar(0, name="Epoch 2", elapsed=0), True),
+        # What fails at its begin and begins anew for ever.
+        (bar(0, name="Downloading", elapsed=0), bar(0, name="Downloading", elapsed=0), False),
         (bar(90), bar(90, name="validate"), True),
         (step(5), bar(90), True),
         (bar(90), step(5), True),
@@ -252,8 +260,77 @@ def test_only_what_was_not_reported_before_is_progress(before: str, after: str, 
         assert hearing.progress_at == (NOW + 60 if moves else NOW)
 
 
+def later(text: str, seconds: int) -> str:
+    """Give a bar as it is drawn so much later."""
+    return re.sub(r"00:(\d\d)<", lambda found: f"00:{int(found[1]) + seconds}<", text)
+
+
 def parse_is_bar(text: str) -> bool:
     return "it/s" in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # Two processes that hang at different steps, and go on printing them.
+        [step(5), step(6)],
+        [step(5, first_step=1), step(6, first_step=6), step(6)],
+        [step(40, first_step=41, checkpoint_step=40), step(0, first_step=1)],
+        [step(5, checkpoint_step=4), step(5, checkpoint_step=5)],
+        [bar(5), bar(6)],
+        [bar(5, name="rank 1", elapsed=30), bar(6, name="rank 2", elapsed=50), bar(7, name="rank 3", elapsed=10)],
+        # Many bars, drawn again and again in turn.
+        [bar(5, name=name) for name in "abcdefghijklmnopqrstuvwxyz"],
+    ],
+)
+def test_what_is_said_in_turns_again_and_again_is_no_progress(said: list[str]) -> None:
+    hearing = new()
+    moments = []
+    for turn in range(5):
+        for text in said:
+            take(hearing, later(text, 2 * turn), now=NOW + 2 * turn)
+        moments.append(hearing.progress_at)
+    # The second turn may be news where one of them began after the others.
+    assert moments[2:] == [moments[1]] * 3
+    assert moments[1] == NOW or "rank" in said[0]
+
+
+def test_files_that_come_side_by_side_under_one_name_are_progress_each() -> None:
+    """The name of a bar is without its digits."""
+    hearing = new()
+    take(hearing, bar(200, name="model-1"), bar(90, name="model-2"))
+    take(hearing, bar(91, name="model-2", elapsed=60), now=NOW + 30)
+    assert hearing.progress_at == NOW + 30
+
+
+def test_the_steps_of_each_epoch_are_progress_however_few_there_are() -> None:
+    hearing = new()
+    for epoch in range(5):
+        for done in range(4):
+            now = NOW + epoch * 40 + done * 10
+            take(hearing, frame=bar(done, 3, name="batch", elapsed=done * 10), now=now)
+            assert hearing.progress_at == now
+
+
+def test_what_a_bar_without_an_end_showed_before_it_was_listened_to_is_shown_and_dates_nothing() -> None:
+    hearing = new()
+    take(hearing, frame=bar(50), live=False)
+    assert (hearing.progress_at, hearing.told) == (None, None)
+    assert hearing.progress is not None
+    assert hearing.progress.step == 50
+    take(hearing, frame=bar(50, elapsed=40), now=NOW + 10)
+    assert hearing.progress_at is None
+    take(hearing, frame=bar(51, elapsed=40), now=NOW + 10)
+    assert hearing.progress_at == NOW + 10
+    take(hearing, frame=bar(60, elapsed=50), live=False, now=NOW + 20)
+    assert (hearing.progress_at, hearing.progress.step) == (NOW + 10, 60)
+
+
+def test_a_bar_of_unknown_age_does_not_hide_what_another_pod_tells() -> None:
+    hearing = new()
+    take(hearing, bar(90), pod="second")
+    take(hearing, frame=bar(60), pod="first", live=False, now=NOW + 10)
+    assert (hearing.progress_pod, hearing.progress_at) == ("second", NOW)
 
 
 def test_bars_beside_progress_lines_tell_that_the_program_lives() -> None:
@@ -381,8 +458,8 @@ def test_what_somebody_dated_into_the_future_holds_no_clock_back() -> None:
 
 def test_a_rule_that_the_table_does_not_have_any_more_is_forgotten() -> None:
     hearing = new()
-    document = {**hearing.to_document(), "findings": {"a": "no-such-rule", "b": "gpu-hardware"}}
-    hearing.recall(document)
+    pods = {"a": {"finding": "no-such-rule"}, "b": {"finding": "gpu-hardware"}}
+    hearing.recall({**hearing.to_document(), "pods": pods})
     assert hearing.findings == {"b": "gpu-hardware"}
 
 
@@ -390,13 +467,44 @@ def test_what_many_pods_told_is_cut_to_a_size_that_an_annotation_can_hold() -> N
     hearing = new()
     for n in range(300):
         pod = f"{'long-name' * 20}-{n}"
-        take(hearing, step(n), OOM, RESULT_PREFIX + "{" + "é" * 2000 + "}", frame=bar(n), pod=pod)
+        take(hearing, step(n), OOM, RESULT_PREFIX + "{" + "é" * 900 + "}", frame=bar(n), pod=pod)
     document = hearing.to_document()
     assert len(json.dumps(document)) <= LONGEST
     again = new()
     again.recall(document)
     assert again.progress == hearing.progress
     assert again.progress_pod == pod
+    assert list(again.told_results) == [f"{'long-name' * 20}-{n}" for n in range(300 - len(again.told_results), 300)]
+    for name in hearing.steps:
+        if is_whole(document, name):
+            assert again.told_results[name] == hearing.told_results[name]
+            assert again.steps[name] == hearing.steps[name]
+    # Of the others those that were heard of last are known by what they did and what ended them.
+    assert len(again.steps) > 4 * len(again.told_results) > 4
+    assert list(again.findings) == list(again.steps)
+
+
+def test_where_all_fits_every_pod_is_whole_also_one_that_told_nothing() -> None:
+    assert is_whole(new().to_document(), "p")
+    assert is_whole(heard_a_lot(), "q")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 2100), st.booleans()), max_size=24))
+def test_what_is_written_down_as_whole_is_all_there_was(said: list[tuple[str, int, bool]]) -> None:
+    hearing = new()
+    for n, (pod, size, is_cause) in enumerate(said):
+        take(hearing, step(n, first_step=1), bar(n), RESULT_PREFIX + '{"x":"' + "é" * size + '"}', pod=pod)
+        if is_cause:
+            take(hearing, OOM, pod=pod)
+    document = json.loads(json.dumps(hearing.to_document()))
+    again = new()
+    again.recall(document)
+    assert len(json.dumps(document)) <= LONGEST
+    for pod in hearing.steps:
+        if is_whole(document, pod):
+            assert again.steps[pod] == hearing.steps[pod]
+            assert again.told_results[pod] == hearing.told_results[pod]
+            assert again.findings.get(pod) == hearing.findings.get(pod)
 
 
 def test_nothing_heard_is_nothing_to_tell() -> None:
