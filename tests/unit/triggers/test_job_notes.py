@@ -74,15 +74,15 @@ class Unreadable(dict[str, Any]):
 class Scene:
     """One waiter on the Job, and what it has heard."""
 
-    def __init__(self, api: ObjectApi, cluster: Cluster) -> None:
+    def __init__(self, api: ObjectApi, cluster: Cluster, read: int = 9) -> None:
         self.api = api
         self.log = Log()
         self.hearing = Hearing(built_in_rules())
         self.subscription = Subscription(REFERENCE, Lookout(api.address, NAMESPACE, {}.get))
         self.subscription.document = api.objects[JOB]
         self.teller = LogTeller(self.log, self.hearing)
-        # Nothing listens there: what is heard is said here.
-        self.follower = LogFollower(cluster, NAMESPACE, self.teller.take, self.log, positions={KEY: at(0)})
+        # Nothing listens there: what is heard is said here, and was read by then.
+        self.follower = LogFollower(cluster, NAMESPACE, self.teller.take, self.log, positions={KEY: at(read)})
         self.notes = JobNotes(
             cluster,
             self.subscription,
@@ -114,6 +114,19 @@ def play(api: ObjectApi, act: Any) -> None:
     async def run() -> None:
         async with Cluster(api.address) as cluster:
             await act(Scene(api, cluster))
+
+    asyncio.run(run())
+
+
+def test_of_what_an_earlier_task_log_holds_only_what_was_heard_here_is_written(api: ObjectApi) -> None:
+    async def run() -> None:
+        async with Cluster(api.address) as cluster:
+            scene = Scene(api, cluster, read=3)
+            scene.say(stamped(5, PROGRESS % 4))
+            await scene.notes.write()
+            heard = from_text(scene.annotations[OWN])
+            assert heard is not None
+            assert heard.positions == {KEY: at(3)}
 
     asyncio.run(run())
 
