@@ -33,6 +33,8 @@ from gpu_training.contract import (
     Result,
     ResultStatus,
     Variable,
+    as_count,
+    as_number,
     read_environment,
     render_progress,
     render_result,
@@ -173,10 +175,9 @@ class StopNotice:
         if self._arrived_at is None:
             self._arrived_at = time.monotonic()
         self._arrival.set()
-        with suppress(OSError):
-            os.write(
-                2, b"SIGTERM: the step in progress is finished, then a last checkpoint is taken if there is time\n"
-            )
+        _write_unless_full(
+            2, "SIGTERM: the step in progress is finished, then a last checkpoint is taken if there is time"
+        )
         if not self._closing.wait(self.seconds_left) and at_deadline is not None:
             at_deadline()
 
@@ -282,11 +283,11 @@ class Attempt:
             saved = attempt.resume()
             model = load(saved.files["model"]) if saved else new_model()
             for step in attempt.steps(total=200, checkpoint_every=20):
-                loss = model.learn()
-                attempt.step_done(step, loss=loss)
+                attempt.step_done(step, loss=model.learn())
                 if attempt.checkpoint_due():
                     attempt.save({"model": model.dump()})
-            attempt.trained(metrics={"loss": loss}, model_uri=publish(model))
+            # An attempt that was interrupted while it published has no step left to do.
+            attempt.trained(metrics={"loss": model.evaluate()}, model_uri=publish(model))
 
     SIGTERM is noticed from its beginning on: begin it before slow imports. The block's end leaves the result document
     and, unless the training is done, ends the process with the exit code of the error, 85 after SIGTERM. A process that
@@ -323,6 +324,7 @@ class Attempt:
         self.checkpoint_step: int | None = None
         self._say = say
         self._total, self._checkpoint_every = 0, 0
+        self._step = 0
         self._loss: float | None = None
         self._report: ProgressReport | None = None
         self._save_seconds: float | None = None
@@ -365,7 +367,7 @@ class Attempt:
         """Tell where the training goes on, where the program finds checkpoints itself."""
         step = checkpoint.step if checkpoint is not None else 0
         self.checkpoint_step = step or None
-        self.first_step, self.last_step = step + 1, step
+        self.first_step, self.last_step, self._step = step + 1, step, step
 
     def _open_checkpoints(self) -> None:
         uri = self.environment.checkpoint_uri
@@ -383,7 +385,7 @@ class Attempt:
 
         After SIGTERM only when it can be expected to be whole in the time left, by how long the last one took.
         """
-        step = self.last_step or 0
+        step = self._step
         if self.checkpoints is None or step in (0, self.checkpoint_step):
             return False
         if self.should_stop():
@@ -407,9 +409,10 @@ class Attempt:
 
         :param files: contents by name, or a function that writes files into the folder that it is given.
         """
-        step = self.last_step or 0
+        step = self._step
         if self.checkpoints is None:
             return False
+        self.last_step = step
         began = time.monotonic()
         is_there = self.checkpoints.save(step, files)
         if is_there:
@@ -430,6 +433,7 @@ class Attempt:
         self.begin_steps(total, checkpoint_every=checkpoint_every)
         for step in range(self.first_step or 1, total + 1):
             self.stop_if_asked()
+            self._step = step
             yield step
             if self.last_step != step:
                 self.step_done(step)
@@ -448,7 +452,8 @@ class Attempt:
 
     def step_done(self, step: int, *, loss: float | None = None) -> None:
         """Tell that a step is done. Its progress line is printed about once a second, and at checkpoints."""
-        self.last_step, self._loss = step, loss
+        self.last_step = self._step = step
+        self._loss = loss
         if not self.checkpoint_due():
             self._tell(at_checkpoint=False)
 
@@ -500,7 +505,9 @@ class Attempt:
             data_digest=self.data_digest,
             mlflow_run_id=self.mlflow_run_id or self.environment.mlflow_run_id,
             model_uri=self.model_uri,
-            metrics={name: value for name, value in self.metrics.items() if error is None or math.isfinite(value)},
+            metrics={
+                name: value for name, value in self.metrics.items() if error is None or as_number(value) is not None
+            },
             first_step=self.first_step,
             last_step=self.last_step,
             checkpoint_step=self.checkpoint_step,
@@ -514,10 +521,11 @@ class Attempt:
         with self._ending:
             if self._code is None:
                 self._code, text = self._judge(error)
+                # First the document: standard error may be full, and nobody reads it any more.
+                self._leave(text, _print_line)
                 if text is not None:
                     name = ExitCode(self._code).name if self._code in set(ExitCode) else "own"
                     self._say(f"{text} (exit code {self._code}, {name})")
-                self._leave(text, _print_line)
             return self._code
 
     def _judge(self, error: BaseException | None) -> tuple[int, str | None]:
@@ -539,9 +547,17 @@ class Attempt:
     def _leave(self, error: str | None, print_line: Callable[[str], object]) -> None:
         try:
             leave_result(self.result(error=error), self.environ, print_line=print_line, say=self._say)
-        except ContractError as odd:
-            self.metrics = {}
-            failed = self.result(error=error or str(odd))
+        except Exception as odd:  # of whatever kind: the program may have set anything there
+            uid, steps = self.environment.pod_uid, (self.first_step, self.last_step, self.checkpoint_step)
+            first, last, checkpoint = (as_count(step) for step in steps)
+            failed = Result(
+                status=ResultStatus.FAILED,
+                first_step=first,
+                last_step=last,
+                checkpoint_step=checkpoint,
+                pod_uid=uid,
+                error=error or summary_of(odd),
+            )
             leave_result(failed, self.environ, print_line=print_line, say=self._say)
 
     def _leave_at_deadline(self) -> None:
@@ -550,13 +566,14 @@ class Attempt:
             if self._ending.acquire(timeout=0.1) and self._code is None:
                 self._code = ExitCode.INTERRUPTED
                 self._say = lambda text: None
-                self._leave(f"{self._interrupted()}; it hung until the end of the grace period", _write_line)
+                text = f"{self._interrupted()}; it hung until the end of the grace period"
+                self._leave(text, lambda line: _write_unless_full(1, f"\n{line}"))
         finally:
             os._exit(self._code if self._code is not None else ExitCode.INTERRUPTED)
 
 
-def _write_line(line: str) -> None:
-    """Print where standard output's own lock may be held, and nobody may read it."""
-    with suppress(OSError):
-        if select.select([], [1], [], 0)[1]:
-            os.write(1, f"\n{line}\n".encode(errors="replace"))
+def _write_unless_full(descriptor: int, line: str) -> None:
+    """Print where the stream's own lock may be held, and nobody may read it: what waits here is killed."""
+    with suppress(OSError, ValueError):
+        if select.select([], [descriptor], [], 0)[1]:
+            os.write(descriptor, f"{line}\n".encode(errors="replace"))

@@ -169,14 +169,24 @@ class Progress:
 
 
 def render_progress(progress: Progress) -> str:
-    """Give the line, without its end, that a trainer prints to standard output. Numbers not finite are left out."""
-    body: dict[str, object] = {"v": SCHEMA_VERSION, "step": progress.step, "total": progress.total}
-    for name in ("loss", "throughput"):
+    """Give the line, without its end, that a trainer prints to standard output.
+
+    Numbers of other libraries, such as a scalar of NumPy or a tensor of one element, are taken for what they are worth;
+    what is no finite number is left out: a progress line fails no training.
+
+    :raises ContractError: `step` or `total` is no whole number.
+    """
+    body: dict[str, object] = {"v": SCHEMA_VERSION}
+    for name in ("step", "total"):
         value = getattr(progress, name)
-        if value is not None and math.isfinite(value):
-            body[name] = value
+        if (count := as_count(value)) is None:
+            raise ContractError(f"progress line: {name}={value!r}: a whole number from 0 is expected")
+        body[name] = count
+    for name in ("loss", "throughput"):
+        if (number := as_number(getattr(progress, name))) is not None:
+            body[name] = number
     for name in ("checkpoint_step", "first_step"):
-        if (count := getattr(progress, name)) is not None:
+        if (count := as_count(getattr(progress, name))) is not None:
             body[name] = count
     return PROGRESS_PREFIX + json.dumps(body, separators=(",", ":"))
 
@@ -216,6 +226,24 @@ def _number(value: object) -> float | None:
     except OverflowError:
         return None
     return number if math.isfinite(number) else None
+
+
+def as_number(value: object) -> float | None:
+    """Give the finite number in a value of whatever library; None where there is none."""
+    if value is None or isinstance(value, (bool, str, bytes)):
+        return None
+    try:
+        return _number(float(value))  # type: ignore[arg-type]
+    except Exception:  # of whatever kind: tensors of several elements, or on a device that is gone
+        return None
+
+
+def as_count(value: object) -> int | None:
+    """Give the whole number from 0 in a value of whatever library; None where there is none."""
+    number = as_number(value)
+    if number is None or number != int(number):
+        return None
+    return _count(value if isinstance(value, int) else int(number))
 
 
 def _is_known_version(value: object) -> bool:
@@ -266,19 +294,22 @@ def render_result(result: Result) -> str:
     """Give the JSON text of a result document of at most RESULT_LIMIT_BYTES.
 
     A long `error` is cut to fit, with an ellipsis at the cut. What UTF-8 or a database can not hold is replaced.
+    Numbers of other libraries are taken for what they are worth. What is given :func:`parse_result` takes.
 
-    :raises ContractError: the rest alone is too large, a metric is not finite, or two of them have one name then.
+    :raises ContractError: the rest alone is too large, a metric is no finite number, two of them have one name then, or
+        a step is no whole number.
     """
     body: dict[str, object] = {"v": SCHEMA_VERSION, "status": result.status.value}
-    for name, metric in result.metrics.items():
-        if not math.isfinite(metric):
-            raise ContractError(f"metrics.{name}={metric!r}: a result's metrics are finite numbers; leave it out")
     if result.metrics:
-        body["metrics"] = _once([(_clean(name), metric) for name, metric in result.metrics.items()])
-    for name in _RESULT_TEXTS + _RESULT_COUNTS:
-        value = getattr(result, name)
-        if value is not None:
-            body[name] = _clean(value) if isinstance(value, str) else value
+        body["metrics"] = _once([(_clean(str(name)), _metric(name, value)) for name, value in result.metrics.items()])
+    for name in _RESULT_TEXTS:
+        if (value := getattr(result, name)) is not None:
+            body[name] = _clean(str(value))
+    for name in _RESULT_COUNTS:
+        if (value := getattr(result, name)) is not None:
+            if (count := as_count(value)) is None:
+                raise ContractError(f"result document: {name}={value!r}: a whole number from 0 is expected")
+            body[name] = count
     text = _dump(body)
     if len(text.encode()) > RESULT_LIMIT_BYTES and result.error:
         spare = RESULT_LIMIT_BYTES - len(_dump({**body, "error": "…"}).encode())
@@ -291,6 +322,13 @@ def render_result(result: Result) -> str:
     if (size := len(text.encode())) > RESULT_LIMIT_BYTES:
         raise ContractError(f"result document of {size} bytes: at most {RESULT_LIMIT_BYTES} fit; report fewer metrics")
     return text
+
+
+def _metric(name: object, value: object) -> float:
+    number = as_number(value)
+    if number is None:
+        raise ContractError(f"metrics.{name}={value!r}: a result's metrics are finite numbers; leave it out")
+    return number
 
 
 def _clean(text: str) -> str:

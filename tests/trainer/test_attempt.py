@@ -279,3 +279,42 @@ def test_a_second_sigterm_changes_nothing(programs: Programs) -> None:
         running.process.send_signal(signal.SIGTERM)
     ended = running.end()
     assert (ended.code, ended.result.checkpoint_step) == (ExitCode.INTERRUPTED, ended.result.last_step)
+
+
+# --- numbers of other libraries, and steps that nobody told -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["numpy.float32(0.5)", "numpy.array([0.5])", "numpy.float64('nan')", "'much'"])
+def test_no_loss_of_whatever_kind_ends_a_training(programs: Programs, number: str) -> None:
+    ended = programs.python(
+        "import numpy\n"
+        "with Attempt() as attempt:\n"
+        "    for step in attempt.steps(total=2):\n"
+        f"        attempt.step_done(step, loss={number})\n"
+        "    attempt.trained(metrics={'loss': numpy.float32(0.5)})\n"
+    ).end()
+    assert (ended.code, ended.result.status) == (0, ResultStatus.TRAINED)
+    assert dict(ended.result.metrics) == {"loss": 0.5}
+
+
+@pytest.mark.parametrize("metric", ["'much'", "True", "numpy.array([1, 2])", "None"])
+def test_a_metric_that_is_no_number_is_refused_and_leaves_a_document(programs: Programs, metric: str) -> None:
+    ended = programs.python(
+        f"import numpy\nwith Attempt() as attempt:\n    attempt.trained(metrics={{'loss': {metric}}})\n"
+    ).end()
+    assert (ended.code, ended.result.status) == (80, ResultStatus.FAILED)
+    assert "metrics.loss" in (ended.result.error or "")
+
+
+def test_a_checkpoint_is_of_the_step_in_progress_though_no_progress_was_told(programs: Programs) -> None:
+    ended = programs.python(
+        "with Attempt() as attempt:\n"
+        "    attempt.resume()\n"
+        "    for step in attempt.steps(total=10, checkpoint_every=4):\n"
+        "        if attempt.checkpoint_due():\n"
+        "            attempt.save({'state': str(step).encode()})\n"
+        "    attempt.trained()\n"
+    ).end()
+    assert ended.result.checkpoint_step == 10
+    states = {folder.name: (folder / "state").read_text() for folder in programs.checkpoints.glob("*/step-*")}
+    assert states == {"step-00000004": "4", "step-00000008": "8", "step-00000010": "10"}
