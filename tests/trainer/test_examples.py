@@ -127,6 +127,27 @@ def test_work_of_the_shell_that_ends_by_the_same_sigterm_is_no_step(programs: Pr
     assert (ended.code, ended.result.last_step, ended.result.first_step) == (ExitCode.INTERRUPTED, 0, 1)
 
 
+@EXAMPLES
+def test_folder_whose_name_looks_like_a_checkpoints_is_none(programs: Programs, example: tuple[str, ...]) -> None:
+    """A model may be called step-counter: its name begins the lineage's folder."""
+    folder = (programs.folder / "step-counter-0123456789abcdef-g1").as_uri()
+    programs.start(*example, GPU_TRAINING_CHECKPOINT_URI=folder).end()
+    ended = programs.start(*example, GPU_TRAINING_CHECKPOINT_URI=folder).end()
+    assert (ended.code, ended.result.first_step) == (0, 201)
+
+
+@EXAMPLES
+def test_store_that_refuses_costs_checkpoints_and_not_the_training(
+    programs: Programs, example: tuple[str, ...]
+) -> None:
+    programs.checkpoints.mkdir()
+    # Not even root can make a folder where a file is.
+    (programs.checkpoints / "pod-1").write_text("in the way")
+    ended = programs.start(*example).end()
+    assert (ended.code, ended.result.last_step, ended.result.checkpoint_step) == (0, 200, None)
+    assert "was not written" in ended.stderr
+
+
 def test_documentation_shows_the_examples_as_they_are() -> None:
     page = (ROOT / "docs" / "contract.md").read_text()
     for language, path in (("python", "python/train.py"), ("sh", "shell/train.sh")):

@@ -41,8 +41,18 @@ marker() {
     printf '{"v":1,"step":%d,"fingerprint":"%s","files":{"sum":"sha256:%s"}}' "$2" "$fingerprint" "$(digest "$1/sum")"
 }
 
+# folders PARENT...: a line for each checkpoint's folder, its step in front, the newest first.
+folders() {
+    for parent in "$@"; do
+        for folder in "$parent"/step-*; do
+            if [ -d "$folder" ]; then echo "${folder##*/step-} $folder"; fi
+        done
+    done | sort -rn
+}
+
 # The newest whole checkpoint of any pod.
 resume() {
+    if [ -e "$checkpoints" ] && ! ls "$checkpoints" > /dev/null; then finish failed 1 "the checkpoints can not be read"; fi
     while read -r number folder; do
         [ -n "$number" ] || continue
         number=$(expr "$number" + 0) || continue
@@ -53,19 +63,22 @@ resume() {
         fi
         say "WARNING checkpoint $folder is passed over: COMPLETE is absent, or the files are not as it says"
     done <<LIST
-$(find "$checkpoints" -path '*/step-*' -prune -name 'step-[0-9]*' 2>/dev/null | sed 's|.*/step-\([0-9]*\)$|\1 &|' | sort -rn)
+$(folders "$checkpoints"/*)
 LIST
 }
 
 save() {
     own=$(printf '%s/%s/step-%08d' "$checkpoints" "$pod" "$step")
-    mkdir -p "$own" && rm -f "$own/COMPLETE"
-    printf %s "$sum" > "$own/sum"
     # The marker last, and whole or not at all: whoever reads knows by it that the rest is there.
-    marker "$own" "$step" > "$own/.draft" && mv "$own/.draft" "$own/COMPLETE"
-    checkpoint=$step
+    if mkdir -p "$own" && rm -f "$own/COMPLETE" && printf %s "$sum" > "$own/sum" &&
+        marker "$own" "$step" > "$own/.draft" && mv "$own/.draft" "$own/COMPLETE"; then
+        checkpoint=$step
+    else
+        say "WARNING checkpoint of step $step was not written: the training goes on, with more to lose"
+        return
+    fi
     # Of its own only the last few stay; the marker goes first.
-    find "$checkpoints/$pod" -path '*/step-*' -prune | sort -r | tail -n "+$((keep + 1))" | while read -r old; do
+    folders "$checkpoints/$pod" | tail -n "+$((keep + 1))" | while read -r _ old; do
         rm -f "$old/COMPLETE" && rm -rf "$old"
     done
 }
