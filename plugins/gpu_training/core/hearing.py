@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from gpu_training.contract import PROGRESS_PREFIX, RESULT_PREFIX, Progress, parse_progress
+from gpu_training.contract import Progress
+from gpu_training.core.contract_lines import progress_in, result_in
 from gpu_training.core.hearing_document import (
     LONGEST_RESULT,
     MOST_PODS,
@@ -124,24 +125,24 @@ class Hearing:
 
     def _takes(self, batch: Batch, line: str) -> bool:
         text = text_of(line)
-        if PROGRESS_PREFIX in text and (progress := parse_progress(text)) is not None:
-            self._take_progress(batch.pod, progress, _said_at(batch, line))
-            return True
-        if RESULT_PREFIX in text:
-            return self._takes_result(batch.pod, text)
+        if _MARK in text:
+            if (progress := progress_in(text)) is not None:
+                self._take_progress(batch.pod, progress, _said_at(batch, line))
+                return True
+            if (result := result_in(text)) is not None:
+                return self._takes_result(batch.pod, result)
         if (bar := parse_bar(text)) is not None:
             self._take_bar(batch.pod, bar, _said_at(batch, line))
             return True
         return False
 
-    def _takes_result(self, pod: str, text: str) -> bool:
-        """Keep a result line. One that holds no object is left for the log as well: somebody has to see it."""
-        before, _, document = text.partition(RESULT_PREFIX)
-        document = document.strip()
-        whole = document.startswith("{") and document.endswith("}")
-        if whole or not before:
-            self._of(pod).result = document[:LONGEST_RESULT]
-        return whole
+    def _takes_result(self, pod: str, document: str) -> bool:
+        """Keep what stands in a result line. One that is no object, or does not say whose it is, is left for the log as
+        well: somebody has to see it. It takes the place of none that does."""
+        told = self._of(pod)
+        if _is_signed(document) or told.result is None or not _is_signed(told.result):
+            told.result = document[:LONGEST_RESULT]
+        return _is_signed(document) and document.endswith("}")
 
     def _take_progress(self, pod: str, progress: Progress, at: float) -> None:
         told, shown = self._of(pod), self._shown
@@ -189,6 +190,11 @@ def _is_to_show(shown: Shown | None, pod: str, bar: Bar, at: float) -> bool:
     full = 0 < shown.progress.total <= shown.progress.step
     # Bars tell whole seconds.
     return full or at - bar.elapsed < shown.bar_since + 1 or at > shown.at + _STALE_S
+
+
+def _is_signed(document: str) -> bool:
+    """Whether a result line may hold a document that says whose it is; it is not read here."""
+    return document.startswith("{") and '"pod_uid"' in document[:LONGEST_RESULT]
 
 
 def _said_at(batch: Batch, line: str) -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gpu_training.contract import PROGRESS_PREFIX, parse_progress
+from gpu_training.contract import PROGRESS_PREFIX
+from gpu_training.core.contract_lines import progress_in
 from gpu_training.core.rules import RuleTable
 from gpu_training.core.text_pattern import ANY, occurs
 
@@ -95,6 +96,6 @@ def _last_progress(lines: Sequence[str], text_of: Callable[[str], str]) -> int |
     for n in range(len(lines) - 1, -1, -1):
         if PROGRESS_PREFIX in lines[n]:
             text = text_of(lines[n])
-            if text.startswith(PROGRESS_PREFIX) or parse_progress(text) is not None:
+            if text.startswith(PROGRESS_PREFIX) or progress_in(text) is not None:
                 return n
     return None

@@ -44,6 +44,9 @@ def bar(done: int, total: int = 200, *, name: str = "train", elapsed: int = 30) 
     )
 
 
+RESULT = RESULT_PREFIX + '{"v":1,"status":"trained","pod_uid":"u"}'
+
+
 def new() -> Hearing:
     return Hearing(built_in_rules())
 
@@ -73,7 +76,7 @@ def take(
 
 
 def test_progress_bars_and_results_are_taken_out_and_all_else_is_left_in_order() -> None:
-    left = take(new(), "a", step(1), "b", bar(2), bar(3), RESULT_PREFIX + '{"v":1}', "", "c", frame=bar(4))
+    left = take(new(), "a", step(1), "b", bar(2), bar(3), RESULT, "", "c", frame=bar(4))
     assert left == ["a", "b", "", "c"]
 
 
@@ -84,6 +87,12 @@ def test_what_looks_like_it_and_can_not_be_read_is_left_for_a_person_to_see() ->
         'print(f"GPU_TRAINING_PROGRESS {json.dumps(body)}")',
         'print(f"GPU_TRAINING_RESULT {json.dumps(body)}")',
         RESULT_PREFIX + '{"v":1,"cut he',
+        RESULT[:-1],
+        # Nobody's: a result line counts with its pod's UID.
+        RESULT_PREFIX + '{"v":1,"status":"trained"}',
+        # What the program shows of others.
+        f"sample 17: the docs say {RESULT}",
+        f"user text: {step(1, first_step=1)}",
         bar(4) + " and more",
     ]
     assert take(new(), *lines) == lines
@@ -361,11 +370,34 @@ def test_the_steps_of_each_pod_are_kept_apart() -> None:
     }
 
 
-def test_the_last_result_that_a_pod_printed_counts_wherever_it_stands_in_its_line() -> None:
+def test_the_last_result_that_a_pod_printed_counts() -> None:
     hearing = new()
-    take(hearing, RESULT_PREFIX + '{"v":1}', f'INFO:root:{RESULT_PREFIX}{{"v":1,"status":"trained"}} ', pod="a")
+    assert take(hearing, RESULT, f'INFO:root:{RESULT_PREFIX}{{"pod_uid":"u","v":1}} ', pod="a") == []
     take(hearing, "none", pod="b")
-    assert hearing.told_results == {"a": '{"v":1,"status":"trained"}'}
+    assert hearing.told_results == {"a": '{"pod_uid":"u","v":1}'}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sample 17: the docs say {RESULT_PREFIX}{{}}",
+        f"sample 17: the docs say {RESULT.replace('trained', 'failed')}",
+        RESULT_PREFIX + '{"v":1,"status":"failed"}',
+        RESULT_PREFIX + "cut",
+    ],
+)
+def test_what_a_program_shows_of_another_result_does_not_take_the_place_of_its_own(text: str) -> None:
+    for texts in ([RESULT, text], [text, RESULT]):
+        hearing = new()
+        take(hearing, *texts)
+        assert hearing.told_results == {"p": RESULT.removeprefix(RESULT_PREFIX)}
+
+
+def test_what_a_program_shows_of_another_log_is_no_evidence_of_its_steps() -> None:
+    hearing = new()
+    shown = f"user text: {step(0, first_step=1, checkpoint_step=9000)}"
+    assert take(hearing, shown, f"[rank0]: {step(41, first_step=41, checkpoint_step=40)}", shown) == [shown, shown]
+    assert hearing.steps == {"p": Steps(first=41, least=41, last=41, checkpoint=40)}
 
 
 def test_a_result_that_is_too_long_stays_too_long_and_takes_no_more_memory() -> None:

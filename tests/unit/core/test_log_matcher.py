@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_training.contract import parse_progress
 from gpu_training.core import log_matcher
+from gpu_training.core.contract_lines import progress_in
 from gpu_training.core.log_matcher import LONGEST_LINE, LogMatcher
 from gpu_training.core.text_pattern import fits, occurs
 from gpu_training.rule_table import built_in_rules
@@ -88,7 +88,20 @@ def test_findings_of_many_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
 
 
 said = st.sampled_from(
-    [XID, ECC, OOM, TIMEOUT, PROGRESS, f"x {PROGRESS}", f"x {PROGRESS} x", "NCCL WARN", "NCCL timed out", "words", ""]
+    [
+        XID,
+        ECC,
+        OOM,
+        TIMEOUT,
+        PROGRESS,
+        f"[rank0]: {PROGRESS}",
+        f"x {PROGRESS}",
+        f"{PROGRESS} x",
+        "NCCL WARN",
+        "NCCL timed out",
+        "words",
+        "",
+    ]
 ) | st.text(max_size=5)
 
 
@@ -98,7 +111,7 @@ def test_many_lines_at_once_tell_what_they_tell_one_by_one(lines: list[tuple[str
     ranks: dict[str, int] = {}
     rules = list(built_in_rules())
     for pod, line in lines:
-        if parse_progress(line) is not None:
+        if progress_in(line) is not None:
             ranks.pop(pod, None)
         for rank, rule in enumerate(rules):
             if any(occurs(pattern, line) for pattern in rule.log_patterns):

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import pytest
 
-from gpu_training.core import log_lines, log_parser, progress_bar
+from gpu_training.core import contract_lines, log_lines, log_parser, progress_bar
 
 pytestmark = pytest.mark.core
 
-MODULES: Final = (log_lines, log_parser, progress_bar)
+MODULES: Final = (contract_lines, log_lines, log_parser, progress_bar)
 PATTERNS: Final = [
     pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
     for module in MODULES
