@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.jobs import pods_path
 from gpu_training.cluster.log_client import BUFFER_BYTES
 from gpu_training.core.log_lines import Batch, Reading, stamp_of, text_of
+from gpu_training.core.log_liveness import LogLiveness
 from gpu_training.core.log_parser import BarMark, LogParser
 from gpu_training.task_log import TaskLog
 
@@ -21,17 +22,13 @@ if TYPE_CHECKING:
     from aiohttp import StreamReader
 
 CATCH_UP_S: Final = 5.0
-"""A log that was quiet for so long in all, while it was open, has told what was said before."""
+"""A log that was open for so long, and told nothing of the past, has told what was said before."""
 DEAF_S: Final = 30.0
 """A log that could not be opened for so long is caught up with anew."""
 TAIL_LINES: Final = 200
 """Last lines of a log that was not read to its end in time."""
-_PAUSE_S: Final = 0.2
-"""What was said before comes in one go: a shorter wait for it says nothing."""
 _IDLE_S: Final = 15.0
 """What is there already comes without such pauses."""
-_OLD_S: Final = 60.0
-"""A line so much older than now was said before somebody began to listen."""
 _CUT_STAMP: Final = re.compile(r"[0-9TZ:.+ -]*")
 _MISS: Final = " unable to retrieve container logs for "
 
@@ -42,14 +39,9 @@ Sink = Callable[[Batch], None]
 class ContainerLog:
     """One container's log.
 
-    :param deaf_s: seconds without an open stream after which it is caught up with anew.
-    :param quiet_s: seconds in all that it had nothing unread, or told what is not old, however often it was opened.
-    :param counted_at: until when they are counted, by a monotonic clock.
+    :param liveness: whether it tells what is said now.
     :param lasted_s: for how long its last stream was open.
-    :param opened_at: since when it is open, by the same clock.
-    :param waits_since: since when its stream has nothing unread, by the same clock; None while there is something.
-    :param closed_at: since when it is not open, by the same clock; None while it is.
-    :param news_at: when there was last anything new, by the same clock.
+    :param news_at: when there was last anything new, by a monotonic clock.
     :param is_whole: whether the last stream of it was read to its end.
     :param waits_for_turn: whether it is read as soon as other logs are read to their ends.
     :param mark: up to which frame a line without an end was told.
@@ -58,15 +50,10 @@ class ContainerLog:
     pod: str
     container: str
     reading: Reading
+    liveness: LogLiveness
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
-    deaf_s: float = DEAF_S
-    quiet_s: float = 0.0
-    counted_at: float = 0.0
     lasted_s: float = 0.0
-    opened_at: float = 0.0
-    waits_since: float | None = None
-    closed_at: float | None = 0.0
     news_at: float = 0.0
     is_whole: bool = False
     waits_for_turn: bool = False
@@ -83,47 +70,24 @@ class ContainerLog:
     def is_live(self) -> bool:
         """Whether what was said before somebody began to listen is told, whatever the node's clock says and however
         often the stream is cut; False again when there was none for long."""
-        return not self._is_deaf and self.quiet_s + self._pause >= CATCH_UP_S
+        return self.liveness.is_live(monotonic())
 
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
 
-    @property
-    def _is_deaf(self) -> bool:
-        return self.closed_at is not None and monotonic() >= self.closed_at + self.deaf_s
-
-    @property
-    def _pause(self) -> float:
-        waited = 0.0 if self.waits_since is None else monotonic() - self.waits_since
-        return waited if waited >= _PAUSE_S else 0.0
-
-    def open(self) -> None:
-        """Its stream is there."""
-        if self._is_deaf:
-            self.quiet_s = 0.0
-        self.closed_at, self.is_whole = None, False
-        self.opened_at = self.counted_at = monotonic()
-
-    def close(self) -> None:
-        """Its stream ended, or broke."""
-        if self.closed_at is None:
-            self.end_wait()
-            self.closed_at = monotonic()
-            self.lasted_s = self.closed_at - self.opened_at
-
-    def end_wait(self) -> None:
-        """There is something to be read."""
-        if pause := self._pause:
-            self.quiet_s, self.counted_at = self.quiet_s + pause, monotonic()
-        self.waits_since = None
-
-    def count(self, *, is_old: bool) -> None:
-        """It told something, which was said just before it was told, or long before."""
-        now = monotonic()
-        if not is_old:
-            self.quiet_s += now - self.counted_at
-        self.counted_at = now
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Its stream is there until the block is left; it was read to its end where nothing is raised."""
+        self.is_whole, opened_at = False, monotonic()
+        self.liveness.open(opened_at)
+        try:
+            yield
+            self.is_whole = True
+        finally:
+            closed_at = monotonic()
+            self.lasted_s = closed_at - opened_at
+            self.liveness.close(closed_at, is_whole=self.is_whole)
 
 
 class LogReader:
@@ -142,28 +106,21 @@ class LogReader:
 
     def log_of(self, pod: str, container: str, reading: Reading) -> ContainerLog:
         """Give a log that is not open yet. Where silence is to be noticed soon, so is a log that can not be opened."""
-        return ContainerLog(pod, container, reading, deaf_s=min(DEAF_S, self._silence / 2))
+        liveness = LogLiveness(catch_up_s=CATCH_UP_S, deaf_s=min(DEAF_S, self._silence / 2))
+        return ContainerLog(pod, container, reading, liveness)
 
     async def read(self, each: ContainerLog, *, follow: bool) -> bool:
         """Read from the position to the end of the stream; whether there was anything new."""
         each.reading.resume()
         each.lasted_s = 0.0
-        parser, any_new, is_offered = LogParser(mark=each.mark), False, False
-        try:
-            async with self._open(each, follow=str(follow).lower(), **_since(each.reading)) as body:
-                each.open()
-                while chunk := await _next(each, body):
-                    is_offered = True
+        parser, any_new = LogParser(mark=each.mark), False
+        async with self._open(each, follow=str(follow).lower(), **_since(each.reading)) as body:
+            with each.opened():
+                async for chunk in body.iter_chunked(BUFFER_BYTES):
                     async with self._turn:
                         any_new |= self._take(each, *parser.feed(chunk))
                         each.mark = parser.mark
                         await asyncio.sleep(0)
-        finally:
-            each.close()
-        each.is_whole = True
-        if is_offered and not any_new:
-            # It ends again where it had ended before.
-            each.quiet_s = max(each.quiet_s, CATCH_UP_S)
         rest = self._without_nodes_word(each, parser.end())
         # A stream that was followed may have been cut inside a line, which the next read then says in full.
         if not follow or self._is_miss(each, rest):
@@ -219,6 +176,7 @@ class LogReader:
         """Hand on what is new; whether anything was."""
         if self._is_miss(each, lines):
             lines = lines[1:]
+        each.liveness.tell(monotonic(), _behind(lines, self._cluster.clock.now()))
         fresh = each.reading.new_lines(lines)
         if each.reading.lost_its_place and not each.has_lost_its_place:
             self._log.warning("%s begins anew since it was read: lines between may be missing", each.named)
@@ -230,23 +188,15 @@ class LogReader:
 
     def _hand_on(self, each: ContainerLog, lines: Sequence[str], frame: str | None = None) -> None:
         now, live = self._cluster.clock.now(), each.is_live
-        each.count(is_old=not lines or _is_old(lines, now))
         each.news_at = monotonic()
         self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
-
-
-async def _next(each: ContainerLog, body: StreamReader) -> bytes:
-    """Give what is there, or comes next; nothing at the end."""
-    each.waits_since = monotonic()
-    chunk = await body.read(BUFFER_BYTES)
-    each.end_wait()
-    return chunk
 
 
 def _since(reading: Reading) -> dict[str, str]:
     return {} if reading.since is None else {"sinceTime": reading.since}
 
 
-def _is_old(lines: Sequence[str], now: float) -> bool:
-    moment = next((moment for line in lines if (moment := stamp_of(line)) is not None), None)
-    return moment is not None and moment[0] < now - _OLD_S
+def _behind(lines: Sequence[str], now: float) -> float | None:
+    """Give how many seconds ago the newest of some lines was said; None where none tells."""
+    moment = next((moment for line in reversed(lines) if (moment := stamp_of(line)) is not None), None)
+    return None if moment is None else now - moment[0] - moment[1] / 1e9

@@ -75,10 +75,11 @@ def test_who_begins_to_listen_knows_how_long_ago_the_last_progress_was(server: L
 
 def test_a_log_that_still_tells_of_what_is_long_past_is_not_caught_up_with(server: LogServer) -> None:
     async def scene(follower: LogFollower, hearing: Hearing) -> None:
-        begin = monotonic()
+        begin, ago = monotonic(), 36000.0
         await until(lambda: server.opened)
         while monotonic() < begin + 1.5:
-            server.say("one of many lines", ago=7200)
+            server.say("one of many lines", ago=ago)
+            ago -= 300
             await asyncio.sleep(0.05)
             assert not follower.is_caught_up
         server.say(PROGRESS % 1, ago=70)
@@ -140,13 +141,17 @@ def test_of_a_training_that_has_ended_nothing_more_is_to_be_heard(server: LogSer
     follow(server, scene)
 
 
-def test_a_node_whose_clock_is_behind_is_caught_up_with_while_its_pod_prints_on(server: LogServer) -> None:
+@pytest.mark.parametrize("ago", [3600.0, -3600.0])
+@pytest.mark.parametrize("pause", [0.02, 0.3])
+def test_a_node_whose_clock_is_wrong_is_caught_up_with_while_its_pod_prints_on(
+    server: LogServer, ago: float, pause: float
+) -> None:
     async def scene(follower: LogFollower, hearing: Hearing) -> None:
         deadline = monotonic() + DEADLINE_S
         while not follower.is_caught_up:
             assert monotonic() < deadline
-            server.say("heartbeat", ago=3600)
-            await asyncio.sleep(0.3)
+            server.say("heartbeat", ago=ago)
+            await asyncio.sleep(pause)
 
     follow(server, scene)
 
