@@ -36,6 +36,7 @@ class Telemetry:
         self._parameters = parameters
         self._metric = metric
         self._logged_step: int | None = None
+        self._has_begun = False
         self._pending: list[Point] = []
         self._exchanging = threading.Lock()
         self._stopping = threading.Event()
@@ -64,7 +65,8 @@ class Telemetry:
         """Send what is pending; raises TrackingFailure and keeps it when the server does not take it."""
         with self._exchanging:
             if self._logged_step is None:
-                self._logged_step = self._run.open(self._parameters, metric=self._metric)
+                late, self._has_begun = self._has_begun, True
+                self._logged_step = self._run.open(self._parameters, metric=self._metric, late=late)
             else:
                 self._run.check_writer()
             taken = list(self._pending)
@@ -106,6 +108,10 @@ class Telemetry:
         farewell.join(_FAREWELL_S)
 
     def _say_farewell(self, status: str) -> None:
+        if self._logged_step is None:
+            # Another attempt may have it by now: who has never opened it does not do so to say farewell.
+            _log.warning("MLflow run %s was never reached, the operator closes it", self._run.run_id)
+            return
         try:
             self.exchange()
             self._run.end(status)

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 WRITER_TAG = "gpu-training.io/writer"
 """Pod that writes to the run. Whoever finds another's name there has been replaced and stops writing."""
 
+SINCE_TAG = "gpu-training.io/writer-since"
+"""When that pod's training began, in seconds since 1970."""
+
+_CLOCKS_DIFFER = 60.0
+"""Seconds by which the clocks of two nodes may differ. A cut-off pod is replaced later than that."""
+
 MODEL_NAME = "model"
 _BATCH = 500
 _ENVIRONMENT = {
@@ -71,18 +77,25 @@ class TrackedRun:
 
         self.run_id = run_id
         self._writer = writer
+        self._since = time.time()
         self._model_id: str | None = None
         mlflow.set_tracking_uri(uri)
         self._client = mlflow.MlflowClient(uri)
 
-    def open(self, parameters: Mapping[str, object], *, metric: str) -> int:
+    def open(self, parameters: Mapping[str, object], *, metric: str, late: bool = False) -> int:
         """Take the run over: status RUNNING, parameters that it lacks. Gives the last step of `metric` there, or 0.
 
         Parameters can not be changed once logged; one that differs is a warning.
+
+        :param late: whether this training has run for a while already.
+        :raises ReplacedError: late, and an attempt that began after this one has the run: this pod's node was cut off.
         """
         with _translated(f"MLflow run {self.run_id}"):
             run = self._client.get_run(self.run_id)
+            if late and _began(run.data.tags) > self._since + _CLOCKS_DIFFER:
+                raise ReplacedError(f"MLflow run {self.run_id} was taken over by {run.data.tags.get(WRITER_TAG)}")
             self._client.set_tag(self.run_id, WRITER_TAG, self._writer)
+            self._client.set_tag(self.run_id, SINCE_TAG, f"{self._since:.0f}")
             # MLflow leaves the status of a run that ended before: it has to be said.
             self._client.update_run(self.run_id, status="RUNNING")
             self._log_parameters(run.data.params, {name: str(value) for name, value in parameters.items()})
@@ -159,6 +172,14 @@ class TrackedRun:
     def end(self, status: str) -> None:
         with _translated(f"MLflow run {self.run_id}"):
             self._client.set_terminated(self.run_id, status)
+
+
+def _began(tags: Mapping[str, str]) -> float:
+    """Give when the run's writer began; the beginning of time where nobody has said so."""
+    try:
+        return float(tags.get(SINCE_TAG, "0"))
+    except ValueError:
+        return 0.0
 
 
 def _requirements() -> list[str]:

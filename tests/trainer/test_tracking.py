@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,21 @@ def test_replaced_attempt_notices_and_stops_writing(tracking: Tracking) -> None:
     successor.check_writer()
     with pytest.raises(ReplacedError, match=r"was taken over by pod-2"):
         zombie.check_writer()
+
+
+def test_an_attempt_that_reaches_the_run_late_takes_it_from_no_later_one(
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its node was cut off when it began, and another pod has taken its place since."""
+    zombie = TrackedRun(tracking.uri, tracking.run_id, writer="pod-1")
+    with monkeypatch.context() as later:
+        later.setattr("trainer.tracking.time.time", lambda: time.time_ns() / 1e9 + 600)
+        successor = TrackedRun(tracking.uri, tracking.run_id, writer="pod-2")
+    successor.open({"rounds": 3}, metric="train_rmse")
+    with pytest.raises(ReplacedError, match=r"was taken over by pod-2"):
+        zombie.open({"rounds": 3}, metric="train_rmse", late=True)
+    successor.check_writer()
+    successor.open({"rounds": 3}, metric="train_rmse", late=True)
 
 
 def test_points_sent_twice_are_stored_once(tracking: Tracking) -> None:
