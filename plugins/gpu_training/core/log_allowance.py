@@ -49,9 +49,13 @@ class Allowance:
         """Whether half of what may be written at once is there again."""
         return self._lines >= self._limits.burst_lines / 2 and self._bytes >= self._limits.burst_bytes / 2
 
-    def has_room(self, lines: int, size: int) -> bool:
+    def has_room(self, lines: float, size: float) -> bool:
         """Whether so many lines of so many bytes in all may be written."""
         return self._lines >= lines and self._bytes >= size
+
+    def has_room_at_best(self, lines: int, size: int) -> bool:
+        """Whether so many may be written, or as many of them as ever may be at once."""
+        return self.has_room(min(lines, self._limits.burst_lines), min(size, self._limits.burst_bytes))
 
     def spend(self, lines: int, size: int) -> None:
         """Take what is written, be it there or not: what is owed has to come first."""
@@ -60,6 +64,19 @@ class Allowance:
 
     def take(self, lines: Sequence[str]) -> int:
         """Give how many of the lines there is room for, from the first on; it is theirs then."""
+        count, size = self._fitting(lines)
+        self.spend(count, size)
+        return count
+
+    def take_some(self, lines: Sequence[str]) -> int:
+        """Give how many of the lines there is room for, and one at least: no line is too long to be written ever."""
+        return self.take(lines) or self._take_one(lines)
+
+    def _take_one(self, lines: Sequence[str]) -> int:
+        self.spend(1, size_of(lines[:1]))
+        return 1
+
+    def _fitting(self, lines: Sequence[str]) -> tuple[int, int]:
         count, size = len(lines), size_of(lines)
         if not self.has_room(count, size):
             count = size = 0
@@ -68,14 +85,20 @@ class Allowance:
                 if not self.has_room(count + 1, size + more):
                     break
                 count, size = count + 1, size + more
-        self.spend(count, size)
-        return count
+        return count, size
 
 
 def size_of(lines: Collection[str]) -> int:
     """Give the bytes of the texts of a batch's lines."""
-    joined = "".join(lines)
+    joined = "\n".join(lines)
     size = len(joined) if joined.isascii() else len(joined.encode(errors="surrogatepass"))
-    stamps = (line.find(" ") + 1 for line in lines)
-    # Where lines are many, their stamps are all alike.
-    return size - (sum(stamps) if len(lines) <= _FEW else len(lines) * next(stamps))
+    if len(lines) <= _FEW:
+        return size - _ends(lines) - sum(line.find(" ") + 1 for line in lines)
+    # The stamps of many are all alike, but for lines that have none: they begin with the blank.
+    bare = joined.count("\n ") + joined.startswith(" ")
+    stamp = next((line.find(" ") + 1 for line in lines if not line.startswith(" ")), 0)
+    return size - _ends(lines) - bare - (len(lines) - bare) * stamp
+
+
+def _ends(lines: Collection[str]) -> int:
+    return max(0, len(lines) - 1)

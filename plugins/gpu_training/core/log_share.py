@@ -177,22 +177,28 @@ class LogShare:
         return log
 
     def _release(self, log: _Log, now: float, *, at_once: bool = False) -> list[Line | LeftOut]:
-        has_room = self._allowance.has_room(len(log.held), log.held_size)
         is_over = log.left_out == 0 or now >= log.last_at + QUIET_S or self._allowance.is_rested
-        if not at_once and not (has_room and is_over):
+        if not at_once and not (is_over and self._allowance.has_room_at_best(len(log.held), log.held_size)):
             return []
-        self._allowance.spend(len(log.held), log.held_size)
         told: list[Line | LeftOut] = []
         if log.left_out:
             told.append(LeftOut(log.key, log.left_out, log.left_out_size, log.done.position))
-        for line in log.held:
+            log.left_out = log.left_out_size = 0
+        held = list(log.held)
+        if at_once:
+            self._allowance.spend(len(held), log.held_size)
+        else:
+            held = held[: self._allowance.take_some(held)]
+        for line in held:
             log.done.new_lines((line,))
             told.append(Line(log.key, text_of(line), log.done.position))
-        # What followed and was not for the task log is done with, too.
-        log.done = Reading.going_on(log.seen)
-        log.held.clear()
-        log.held_size = log.left_out = log.left_out_size = 0
-        del self._held[log.key]
+            log.held.popleft()
+        log.held_size -= size_of(held)
+        log.safe = log.done.position
+        if not log.held:
+            # What followed and was not for the task log is done with, too.
+            log.done = Reading.going_on(log.seen)
+            del self._held[log.key]
         return told
 
     def _hold(self, log: _Log, lines: Sequence[str]) -> None:

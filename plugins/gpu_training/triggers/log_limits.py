@@ -17,7 +17,7 @@ _OPTIONS: Final = {
 }
 """Option -> field of :class:`Limits`, and how many of its unit one of the option is."""
 _LEAST_BURST_KIB: Final = 64
-"""The longest line has to fit in."""
+"""All lines but the very longest fit in; these are told when the whole burst is there."""
 _MOST: Final = 10**9
 _MOST_TAIL_LINES: Final = 10_000
 

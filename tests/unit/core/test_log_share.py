@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.core.log_stamps import stamped
 
-from gpu_training.core.log_allowance import Limits
+from gpu_training.core.log_allowance import Limits, size_of
 from gpu_training.core.log_lines import START, Position, Reading, text_of
 from gpu_training.core.log_share import LeftOut, Line, LogShare
 
@@ -85,6 +87,35 @@ def test_a_single_long_line_counts_by_its_bytes() -> None:
     assert words(say(share, [stamped(1, "x" * 150)], 0.0)) == ["x" * 150]
     assert words(say(share, [stamped(2, "y" * 150)], 0.0)) == []
     assert words(share.release(1.2)) == ["y" * 150]
+
+
+def test_what_is_kept_back_is_told_in_parts_where_that_is_more_than_may_be_told_at_once() -> None:
+    share = LogShare(Limits(lines_per_second=1, burst_lines=4, tail_lines=10))
+    say(share, numbered(1, 50), 0.0)
+    assert words(share.release(3.0)) == []
+    assert words(share.release(4.0)) == ["[36]", "line 41", "line 42", "line 43", "line 44"]
+    assert share.position(KEY) == _position(44)
+    assert words(share.release(8.0)) == ["line 45", "line 46", "line 47", "line 48"]
+    assert words(share.release(9.0)) == []
+    assert words(share.release(10.0)) == ["line 49", "line 50"]
+    assert not share.holds_back
+    assert share.position(KEY) == _position(50)
+
+
+def test_a_line_that_is_longer_than_may_be_told_at_once_is_told_in_the_end() -> None:
+    share = LogShare(replace(TIGHT, tail_bytes=1000))
+    assert words(say(share, [stamped(1, "x" * 900), stamped(2, "y")], 0.0)) == []
+    assert words(share.release(1.0)) == ["x" * 900]
+    assert words(share.release(2.0)) == []
+    assert words(share.release(20.0)) == ["y"]
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_lines_without_a_stamp_are_counted_as_they_are(many: int) -> None:
+    lines = [stamped(1, "a"), *[" "] * many, " é", *[stamped(2, "bc")] * many]
+    assert size_of(lines) == 1 + 2 + 2 * many
+    assert size_of(lines[1:]) == 2 + 2 * many
+    assert size_of([" "] * many) == size_of([]) == 0
 
 
 def test_lines_that_earlier_task_logs_hold_are_no_news() -> None:

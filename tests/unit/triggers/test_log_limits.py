@@ -48,7 +48,7 @@ def test_a_value_that_is_none_is_a_warning_and_the_default_holds(
     assert f"[gpu_training] {name} is {value!r}; a whole number from " in warning
 
 
-def test_a_burst_has_room_for_the_longest_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_burst_has_room_for_all_but_the_longest_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     option(monkeypatch, "log_burst_kib", "63")
     log = Log()
     assert limits_of(log) == Limits()
