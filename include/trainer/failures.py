@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gpu_training.attempt import Failure
 from gpu_training.contract import ExitCode
 
 
-class TrainingFailure(Exception):
-    """A training that can not go on. Its text is one line for a person."""
+class TrainingFailure(Failure):
+    """A training that can not go on."""
 
-    exit_code: ClassVar[ExitCode] = ExitCode.OTHER
+    code: ClassVar[ExitCode] = ExitCode.OTHER
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, self.code)
 
 
 class ConfigurationFailure(TrainingFailure):
     """An argument or variable that no second try would cure."""
 
-    exit_code = ExitCode.BAD_CONFIGURATION
+    code = ExitCode.BAD_CONFIGURATION
 
 
 class DataFailure(TrainingFailure):
     """The data version is not what was asked for, or can not be trained on."""
 
-    exit_code = ExitCode.BAD_DATA
+    code = ExitCode.BAD_DATA
 
 
 class LossFailure(TrainingFailure):
     """The loss left the finite numbers."""
 
-    exit_code = ExitCode.NAN_LOSS
+    code = ExitCode.NAN_LOSS
 
 
 class StorageFailure(TrainingFailure):

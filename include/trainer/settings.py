@@ -7,21 +7,19 @@ import difflib
 import hashlib
 import json
 import math
+import os
 import re
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gpu_training.contract import Variable
+from gpu_training.contract import ContractError, Environment, Variable, read_environment
 from trainer.failures import ConfigurationFailure
 
 TARGETS = ("arr_delay", "dep_delay", "air_time")
 DEVICES = ("auto", "cpu", "cuda")
 DEVICE_VARIABLE = "TRAINER_DEVICE"
 """Device when no argument names one; the image for GPUs sets it."""
-
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,40 +65,55 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigurationFailure(f"{message}; see python -m trainer --help")
 
 
-def parse_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+def parse_settings(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
     """Give the settings in a command line and an environment.
 
     :raises ConfigurationFailure: unknown argument, value out of bounds, variable absent or contradicting an argument.
     """
-    parser = _build_parser(environment)
+    parser = _build_parser(environ)
     known, unknown = parser.parse_known_args(arguments)
     if unknown:
         raise ConfigurationFailure(_unknown_argument(unknown[0], parser))
     values = vars(known)
-    stated = environment.get(Variable.DATA_VERSION)
-    if values["data_version"] is None:
-        raise ConfigurationFailure("--data-version is absent, and DATA_VERSION too: name the data version to train on")
-    if stated and stated != values["data_version"]:
-        raise ConfigurationFailure(
-            f"--data-version={values['data_version']}: the environment has DATA_VERSION={stated}; name one of them"
-        )
-    digest = _required(environment, Variable.DATA_DIGEST, "the content digest of the data version")
-    if not _DIGEST.fullmatch(digest):
-        raise ConfigurationFailure(
-            f"{Variable.DATA_DIGEST}={digest!r}: sha256: and 64 lower-case hex digits are expected"
-        )
+    try:
+        environment = read_environment(environ)
+        digest = environment.require(Variable.DATA_DIGEST)
+        data_uri = environment.require(Variable.DATA_URI)
+    except ContractError as error:
+        raise ConfigurationFailure(str(error)) from error
+    _check_data_version(values["data_version"], environment.data_version)
+    _check_tracking(environment)
     return Settings(
-        data_uri=_required(environment, Variable.DATA_URI, "the URI of the data version's manifest"),
+        data_uri=data_uri,
         data_digest=digest,
-        checkpoint_uri=environment.get(Variable.CHECKPOINT_URI) or None,
-        fingerprint=environment.get(Variable.FINGERPRINT) or _own_fingerprint(values, digest),
-        writer=environment.get(Variable.POD_UID) or str(uuid.uuid4()),
-        **_tracking(environment),
+        checkpoint_uri=environment.checkpoint_uri,
+        fingerprint=environment.fingerprint or _own_fingerprint(values, digest),
+        writer=environment.pod_uid or f"no-pod-{os.urandom(6).hex()}",
+        tracking_uri=environment.mlflow_tracking_uri,
+        run_id=environment.mlflow_run_id,
         **values,
     )
 
 
-def _build_parser(environment: Mapping[str, str]) -> _Parser:
+def _check_data_version(named: str | None, stated: str | None) -> None:
+    if named is None:
+        raise ConfigurationFailure("--data-version is absent, and DATA_VERSION too: name the data version to train on")
+    if stated and stated != named:
+        raise ConfigurationFailure(
+            f"--data-version={named}: the environment has DATA_VERSION={stated}; name one of them"
+        )
+
+
+def _check_tracking(environment: Environment) -> None:
+    uri, run_id = environment.mlflow_tracking_uri, environment.mlflow_run_id
+    if bool(uri) != bool(run_id):
+        raise ConfigurationFailure(
+            f"MLFLOW_TRACKING_URI={uri or ''!r} and MLFLOW_RUN_ID={run_id or ''!r}: both or none are expected; the "
+            "operator finds or creates the run"
+        )
+
+
+def _build_parser(environ: Mapping[str, str]) -> _Parser:
     parser = _Parser(
         prog="python -m trainer",
         description="Train an XGBoost regression on one data version of the flights.",
@@ -108,7 +121,7 @@ def _build_parser(environment: Mapping[str, str]) -> _Parser:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
-    add("--data-version", default=environment.get(Variable.DATA_VERSION) or None, help="id of the data version")
+    add("--data-version", default=environ.get(Variable.DATA_VERSION) or None, help="id of the data version")
     add("--target", choices=TARGETS, default="arr_delay", help="what to predict, in minutes, before departure")
     add("--rounds", type=_whole(1, 100_000), default=120, help="boosting rounds (trees)")
     add("--learning-rate", type=_number(0, 1, above=True), default=0.1, help="shrinkage of each tree, in (0, 1]")
@@ -120,7 +133,7 @@ def _build_parser(environment: Mapping[str, str]) -> _Parser:
     add(
         "--device",
         type=_one_of(DEVICES),
-        default=environment.get(DEVICE_VARIABLE) or "auto",
+        default=environ.get(DEVICE_VARIABLE) or "auto",
         help=f"auto, cpu or cuda; from {DEVICE_VARIABLE} when absent",
     )
     return parser
@@ -167,23 +180,6 @@ def _unknown_argument(argument: str, parser: argparse.ArgumentParser) -> str:
     near = difflib.get_close_matches(name, options, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     return f"{name}: no such argument{meant}; see python -m trainer --help"
-
-
-def _required(environment: Mapping[str, str], variable: Variable, meaning: str) -> str:
-    value = environment.get(variable)
-    if not value:
-        raise ConfigurationFailure(f"{variable} is absent: {meaning} is expected there; the operator sets it")
-    return value
-
-
-def _tracking(environment: Mapping[str, str]) -> dict[str, Any]:
-    uri, run_id = environment.get(Variable.MLFLOW_TRACKING_URI), environment.get(Variable.MLFLOW_RUN_ID)
-    if bool(uri) != bool(run_id):
-        raise ConfigurationFailure(
-            f"MLFLOW_TRACKING_URI={uri or ''!r} and MLFLOW_RUN_ID={run_id or ''!r}: both or none are expected; the "
-            "operator finds or creates the run"
-        )
-    return {"tracking_uri": uri or None, "run_id": run_id or None}
 
 
 def _own_fingerprint(values: Mapping[str, Any], digest: str) -> str:

@@ -53,9 +53,10 @@ def test_bad_argument_is_named(arguments: list[str], message: str) -> None:
     ("changes", "message"),
     [
         ({"DATA_VERSION": ""}, "--data-version is absent, and DATA_VERSION too"),
-        ({"GPU_TRAINING_DATA_URI": ""}, "GPU_TRAINING_DATA_URI is absent: the URI of the data version's manifest"),
+        ({"GPU_TRAINING_DATA_URI": ""}, "GPU_TRAINING_DATA_URI is absent: the operator sets it"),
         ({"GPU_TRAINING_DATA_DIGEST": ""}, "GPU_TRAINING_DATA_DIGEST is absent"),
         ({"GPU_TRAINING_DATA_DIGEST": "md5:1"}, "GPU_TRAINING_DATA_DIGEST='md5:1': sha256: and 64"),
+        ({"GPU_TRAINING_POD_UID": "../other"}, "GPU_TRAINING_POD_UID='../other': the name of a folder"),
         ({"MLFLOW_TRACKING_URI": "http://mlflow"}, "MLFLOW_RUN_ID='': both or none"),
         ({"MLFLOW_RUN_ID": "1"}, "MLFLOW_TRACKING_URI='' and MLFLOW_RUN_ID='1'"),
         ({"TRAINER_DEVICE": "tpu"}, "--device: 'tpu'"),
