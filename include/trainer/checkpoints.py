@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpu_training import checkpoints
-from gpu_training.attempt import Attempt
+from gpu_training.attempt import Attempt, Interrupted
 from gpu_training.checkpoints import Checkpoints
 from trainer.failures import TrainingFailure
 from trainer.storage import Folder
@@ -48,6 +48,8 @@ def resume(attempt: Attempt, *, rounds: int) -> Checkpoint | None:
 
     A store that does not answer is asked again a few times. After that the training begins at its first step, which
     costs GPU time again but not the training: a warning says so.
+
+    :raises Interrupted: SIGTERM arrived meanwhile.
     """
     for pause in (*READ_PAUSES, None):
         try:
@@ -55,7 +57,7 @@ def resume(attempt: Attempt, *, rounds: int) -> Checkpoint | None:
         except OSError as error:
             _log.warning("checkpoints can not be read: %s: %s", type(error).__name__, error)
             if pause is not None and attempt.should_stop(wait=pause):
-                break
+                raise Interrupted("interrupted by SIGTERM while the checkpoints could not be read") from error
         else:
             return _read(found) if found is not None else None
     _log.warning("TRAINING FROM THE FIRST STEP: checkpoints that may exist are not used")

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +130,7 @@ class Checkpoints(Generic[_Content]):
         raise OSError(f"{self._store.uri}: checkpoints are removed faster than they can be read")
 
     def _newest_listed(self, last_step: int | None) -> Checkpoint[_Content] | None:
+        denied: PermissionError | None = None
         for candidate in find_candidates(self._store.ages()):
             if last_step is not None and candidate.step > last_step:
                 self._say(f"{self._name(candidate)} is passed over: the training ends at step {last_step}")
@@ -141,9 +142,16 @@ class Checkpoints(Generic[_Content]):
                     self._damaged.add(candidate.folder)
                 self._say(f"{self._name(candidate)} is passed over: {error}")
                 continue
+            except PermissionError as error:
+                self._say(f"{self._name(candidate)} is passed over: it may not be read: {error}")
+                denied = error
+                continue
             if checkpoint is not None:
                 self._in_use = candidate.folder
                 return checkpoint
+        if denied is not None:
+            # Nothing else is whole: no proof that there is nothing to go on from.
+            raise denied
         return None
 
     def _name(self, candidate: Candidate) -> str:
@@ -167,10 +175,14 @@ class Checkpoints(Generic[_Content]):
             if marker_path not in self._store.ages():
                 raise _RemovedMeanwhile from None
             raise TornCheckpointError(f"{name} is absent") from None
+        except (IsADirectoryError, NotADirectoryError):
+            raise TornCheckpointError(f"{name} is no file") from None
         return Checkpoint(step=candidate.step, folder=candidate.folder, files=files)
 
     def save(self, step: int, files: Mapping[str, bytes] | Callable[[Path], object]) -> bool:
         """Write a checkpoint; tells whether it is there. A store that refuses is a warning: the training goes on.
+
+        What a function of the program raises is an error of the program, but for OSError.
 
         :param files: contents by name; or, where the store is a directory, what writes files into a folder.
         """
@@ -181,6 +193,9 @@ class Checkpoints(Generic[_Content]):
         except ContractError:
             raise
         except Exception as error:
+            # A store has errors of its own kinds; of a directory all are OSError, and others the program's.
+            if not isinstance(error, OSError) and not isinstance(files, Mapping):
+                raise
             self._say(f"checkpoint {self._store.uri}/{folder} was not written: {type(error).__name__}: {error}")
             return False
         self._damaged.discard(folder)
@@ -192,7 +207,7 @@ class Checkpoints(Generic[_Content]):
         marker = self._marker(folder, step)
         if marker is None or marker.fingerprint != self._fingerprint:
             return False
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return all(self._store.fetch(f"{folder}/{name}")[1] == digest for name, digest in marker.files.items())
         return False
 
@@ -204,8 +219,9 @@ class Checkpoints(Generic[_Content]):
     def _write(self, folder: str, step: int, files: Mapping[str, bytes] | Callable[[Path], object]) -> None:
         self._store.remove(f"{folder}/{CHECKPOINT_MARKER}")
         if isinstance(files, Mapping):
-            if odd := [name for name in files if not is_file_name(name)] or not files:
-                raise ContractError(f"files={odd!r}: at least one file, each by its name in the folder, is expected")
+            _check_names(files)
+            if odd := [name for name, content in files.items() if not isinstance(content, (bytes, bytearray))]:
+                raise ContractError(f"files[{odd[0]!r}] is a {type(files[odd[0]]).__name__}: bytes are expected")
             for name, content in files.items():
                 self._store.write(f"{folder}/{name}", content)
             digests = {name: content_sha256(content) for name, content in files.items()}
@@ -232,11 +248,21 @@ class Checkpoints(Generic[_Content]):
         complete, foreign = set(), set(self._damaged)
         for candidate in candidates:
             marker = self._marker(candidate.folder, candidate.step) if candidate.is_marked else None
-            if marker is not None and marker.fingerprint != self._fingerprint:
+            # A marker that is not understood may be of a newer release: only what has none is torn.
+            if candidate.is_marked and (marker is None or marker.fingerprint != self._fingerprint):
                 foreign.add(candidate.folder)
             elif marker is not None and candidate.names >= marker.files.keys():
                 complete.add(candidate.folder)
         return plan_pruning(candidates, complete, keep=self._keep, in_use=self._in_use, foreign=foreign)
+
+
+def _check_names(names: Collection[str]) -> None:
+    if odd := [name for name in names if not is_file_name(name)]:
+        raise ContractError(
+            f"files={odd!r}: each file's name in its folder is expected, and none is {CHECKPOINT_MARKER}"
+        )
+    if not names:
+        raise ContractError("files: no file was given: at least one file is expected")
 
 
 class _RemovedMeanwhile(Exception):
@@ -289,20 +315,26 @@ class DirectoryStore:
     def write_by(self, folder: str, write: Callable[[Path], object]) -> dict[str, str]:
         """Have the files of a folder written; gives the digest of each.
 
-        :raises ContractError: none was written.
+        :raises ContractError: none was written, or one of a name that no checkpoint may have.
         """
         target = self._root / folder
         if target.exists():
             shutil.rmtree(target)
         target.mkdir(parents=True)
         write(target)
+        paths = {path.relative_to(target).as_posix(): path for path in sorted(target.rglob("*")) if path.is_file()}
+        if not paths:
+            raise ContractError(f"{target}: no file was written there: a checkpoint has at least one")
+        try:
+            _check_names(paths)
+        except ContractError:
+            # What is named as the marker must not stay there.
+            shutil.rmtree(target)
+            raise
         digests = {}
-        for path in sorted(path for path in target.rglob("*") if path.is_file()):
-            name = path.relative_to(target).as_posix()
+        for name, path in paths.items():
             _sync(path)
             digests[name] = self.fetch(f"{folder}/{name}")[1]
-        if not digests:
-            raise ContractError(f"{target}: no file was written there: a checkpoint has at least one")
         return digests
 
     def remove(self, path: str) -> None:

@@ -519,9 +519,15 @@ def parse_marker(content: bytes, step: int) -> Marker:
 
 
 def is_file_name(name: str) -> bool:
-    """Tell whether a checkpoint may have a file of that name: relative, inside of its folder, and not the marker's."""
-    parts = name.split("/")
-    return name != CHECKPOINT_MARKER and "\\" not in name and not any(part in ("", ".", "..") for part in parts)
+    """Tell whether a checkpoint may have a file of that name: relative, inside of its folder, not the marker's, and one
+    that every store can hold: of at most 1000 bytes of UTF-8, 255 between two slashes, without control characters."""
+    if name == CHECKPOINT_MARKER or "\\" in name or any(ord(sign) < 32 or ord(sign) == 127 for sign in name):
+        return False
+    try:
+        parts = name.encode().split(b"/")
+    except UnicodeEncodeError:
+        return False
+    return len(name.encode()) <= 1000 and not any(part in (b"", b".", b"..") or len(part) > 255 for part in parts)
 
 
 def plan_pruning(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from gpu_training.attempt import Attempt
-from gpu_training.checkpoints import Checkpoints
+from gpu_training.attempt import Attempt, Interrupted
+from gpu_training.checkpoints import Checkpoints, DirectoryStore
 from trainer.checkpoints import READ_PAUSES, Checkpoint, open_checkpoints, resume
 from trainer.storage import Folder
 
@@ -139,3 +140,15 @@ def test_checkpoint_that_can_not_be_written_is_no_failure_and_the_next_one_count
     assert not own.save(10, checkpoint(10).files)
     save(own, 20)
     assert resumed(opened(tmp_path, "pod-2")) == checkpoint(20)
+
+
+def test_sigterm_while_the_store_is_silent_is_no_beginning_at_the_first_step(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "way").write_text("a file is in the way")
+    attempt = Attempt(environ={}, checkpoints=Checkpoints(DirectoryStore(str(tmp_path / "way")), writer="pod-1"))
+    attempt.notice._remember(signal.SIGTERM, None)
+    with pytest.raises(Interrupted, match="while the checkpoints could not be read"):
+        resume(attempt, rounds=100)
+    assert (attempt.first_step, attempt.last_step) == (None, None)
+    assert "FIRST STEP" not in caplog.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import time
 from collections.abc import Callable
@@ -9,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gpu_training.attempt import Failure
 from gpu_training.checkpoints import Checkpoint, Checkpoints, DirectoryStore
-from gpu_training.contract import TORN_SECONDS, ContractError
+from gpu_training.contract import TORN_SECONDS, ContractError, ExitCode
 
 pytestmark = pytest.mark.trainer
 
@@ -161,11 +164,77 @@ def test_folder_that_can_not_be_listed_is_an_error_and_no_beginning_from_the_fir
         ({"COMPLETE": b""}, r"files=\['COMPLETE'\]"),
         ({"../model": b""}, r"files=\['\.\./model'\]"),
         (lambda folder: None, "no file was written there"),
+        (lambda folder: (folder / "COMPLETE").write_text("x"), r"files=\['COMPLETE'\]"),
+        (lambda folder: (folder / "a\\b").write_text("x"), "each file's name in its folder"),
+        ({"model": "text"}, "is a str: bytes are expected"),
     ],
 )
 def test_mistake_of_the_program_is_an_error(lineage: Lineage, files: object, message: str) -> None:
     with pytest.raises(ContractError, match=message):
         lineage.pod().save(10, files)  # type: ignore[arg-type]
+    assert not list(lineage.folder.glob("*/*/COMPLETE"))
+
+
+@pytest.mark.parametrize("error", [NameError("name 'modle' is not defined"), Failure("no luck", ExitCode.NAN_LOSS)])
+def test_what_the_program_s_own_function_raises_is_the_program_s(lineage: Lineage, error: Exception) -> None:
+    def write(folder: Path) -> None:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        lineage.pod().save(10, write)
+
+
+def test_disk_that_is_full_in_the_program_s_function_is_a_warning(lineage: Lineage) -> None:
+    def write(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert not lineage.pod().save(10, write)
+    assert "was not written: OSError: [Errno 28] No space left" in lineage.said[0]
+
+
+@pytest.mark.parametrize("name", ["more", "model/x", "a\0b", "x" * 300, "\ud800"])
+def test_marker_that_names_what_no_store_can_open_is_passed_over(lineage: Lineage, name: str) -> None:
+    lineage.save(10)
+    marker = lineage.save(20) / "COMPLETE"
+    body = json.loads(marker.read_text())
+    body["files"][name] = "sha256:00"
+    marker.write_text(json.dumps(body))
+    found = lineage.pod("pod-2").newest()
+    assert (found.step if found else None) == 10
+    assert "pod-1/step-00000020 is passed over: " in lineage.said[0]
+
+
+class Denied(DirectoryStore):
+    """A store where one checkpoint's files belong to another user."""
+
+    def fetch(self, path: str) -> tuple[Path, str]:
+        if "step-00000020" in path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().fetch(path)
+
+
+def test_checkpoint_that_may_not_be_read_is_passed_over_where_another_is_whole_and_else_an_error(
+    lineage: Lineage,
+) -> None:
+    pod = Checkpoints(Denied(lineage.folder.as_uri()), writer="pod-2", fingerprint="f", say=lineage.said.append)
+    lineage.save(20)
+    with pytest.raises(PermissionError):
+        pod.newest()
+    lineage.save(10)
+    found = pod.newest()
+    assert (found.step if found else None) == 10
+    assert "pod-1/step-00000020 is passed over: it may not be read" in lineage.said[-1]
+
+
+@pytest.mark.parametrize("marker", ['{"v":2,"step":500,"of":"a newer release"}', "half a mark"])
+def test_pruning_leaves_alone_what_has_a_marker_that_it_does_not_understand(lineage: Lineage, marker: str) -> None:
+    newer = lineage.save(500, "pod-2")
+    (newer / "COMPLETE").write_text(marker)
+    for path in newer.rglob("*"):
+        os.utime(path, (time.time() - TORN_SECONDS - 60,) * 2)
+    lineage.save(20)
+    lineage.pod().prune()
+    assert lineage.left == ["pod-1/step-00000020", "pod-2/step-00000500"]
 
 
 def test_at_least_one_is_kept(lineage: Lineage) -> None:
