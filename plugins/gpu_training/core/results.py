@@ -26,7 +26,7 @@ _EXIT_OTHERWISE: Final = (
 )
 _BE_READ: Final = (
     "a retry goes on from the last checkpoint; see what removes pods, raise ttl_seconds_after_finished, and have the "
-    f"program print its result as a line that begins with {RESULT_PREFIX.strip()}, too"
+    f"program print its result as a line that begins with {RESULT_PREFIX.strip()} and bears its pod_uid, too"
 )
 
 _LONGEST_SUMMARY: Final = 1000

@@ -278,13 +278,20 @@ TABLE = {
         Category.RESULT_INVALID,
         ("not JSON", "nor is the result line of its log valid", "v=7"),
         "render_result",
-        told={POD: text(v=7)},
+        told={POD: signed(POD, v=7)},
     ),
     "the log says that it failed": Row(
         succeeded_pod(""),
         Category.APPLICATION_ERROR,
         ("by the result line of its log", "its result says failed: no rows", "no termination message"),
         "another code",
+        told={POD: signed(POD, status="failed", error="no rows")},
+    ),
+    "a line of the log that does not bear the pod's UID is none": Row(
+        succeeded_pod(""),
+        Category.RESULT_MISSING,
+        ("left no termination message",),
+        "render_result",
         told={POD: '{"v":1,"status":"failed","error":"no rows"}'},
     ),
 }
@@ -401,9 +408,10 @@ def test_a_pod_that_was_deleted_before_it_was_read_and_told_nothing_is_worth_a_r
     ],
 )
 def test_the_result_that_the_log_told_counts_where_the_message_gives_none(gone: list[Document], why: str) -> None:
-    observation = seen(gone=gone, told={POD: signed(POD)})
+    told = signed(POD, mlflow_run_id=RUN)
+    observation = seen(gone=gone, told={POD: told})
 
-    assert result_in(observation) == parse_result(signed(POD))
+    assert result_in(observation) == parse_result(told)
     (remark,) = remarks_on_result(observation)
     assert f"the result of pod {POD} is the one that its log tells: " in remark
     assert why in remark
@@ -412,11 +420,8 @@ def test_the_result_that_the_log_told_counts_where_the_message_gives_none(gone: 
 @pytest.mark.parametrize(
     ("told", "category", "words"),
     [
-        (HUGE, Category.RESULT_INVALID, "at most 2048"),
-        ("", Category.RESULT_MISSING, "absent"),
-        ("nonsense", Category.RESULT_INVALID, "not JSON"),
-        (text(pod_uid="another"), Category.RESULT_INVALID, "another pod's"),
-        (TRAINED, Category.RESULT_INVALID, "no pod_uid"),
+        (signed(POD, error="x" * 2100), Category.RESULT_INVALID, "at most 2048"),
+        (signed(POD)[:-1], Category.RESULT_INVALID, "not JSON"),
         (signed(POD, mlflow_run_id="another"), Category.RESULT_INVALID, "MLflow run 'another'"),
         (signed(POD, data_digest="another"), Category.BAD_DATA, "was to be used"),
     ],
@@ -429,9 +434,26 @@ def test_the_line_in_the_log_is_held_to_the_same(told: str, category: Category, 
     assert words in verdict.summary
 
 
-def test_whose_result_the_one_log_tells_need_not_be_known() -> None:
-    mine = text(pod_uid=UID)
-    assert result_in(seen(told={POD: mine})) == parse_result(mine)
+@pytest.mark.parametrize(
+    "told", ["", "nonsense", HUGE, TRAINED, text(pod_uid="another"), text(pod_uid=7), text(status="failed"), "[]"]
+)
+def test_a_line_that_does_not_bear_the_pod_s_uid_is_as_if_it_were_not_there(told: str) -> None:
+    """A program may print anything, such as a sample of a text: that must not cost it its retry."""
+    verdict = verdict_in(seen(gone=[UNSEEN], told={POD: told}))
+
+    assert verdict == verdict_in(seen(gone=[UNSEEN]))
+    assert verdict.action is Action.RETRY
+    assert "bears its pod_uid" in verdict.remedy
+    assert remarks_on_result(seen([succeeded_pod()], told={POD: told})) == ()
+
+
+def test_whose_result_the_one_log_tells_need_not_be_known_where_it_names_what_the_job_was_given() -> None:
+    for named in ({"mlflow_run_id": RUN}, {"data_digest": DATA_DIGEST}):
+        mine = text(pod_uid=UID, **named)
+        assert result_in(seen(told={POD: mine})) == parse_result(mine)
+    other = text(pod_uid=UID, data_version="2000-01-01", data_digest=None, mlflow_run_id=None)
+    for told in (TRAINED, other, signed(POD)[:-1]):
+        assert verdict_in(seen(told={POD: told})).action is Action.RETRY
 
 
 def test_a_denial_of_the_success_is_not_taken_back_by_the_log() -> None:
@@ -442,7 +464,7 @@ def test_a_denial_of_the_success_is_not_taken_back_by_the_log() -> None:
 @pytest.mark.parametrize("gone", [[UNSEEN], []])
 def test_a_pod_that_says_that_it_failed_is_not_the_one_that_succeeded_unseen(gone: list[Document]) -> None:
     """Reclaimed, it told that it was interrupted; the pod that replaced it was never seen."""
-    told = {POD: '{"v":1,"status":"failed","error":"interrupted"}'}
+    told = {POD: signed(POD, status="failed", error="interrupted")}
     verdict = verdict_in(seen(gone=gone, told=told))
     assert (verdict.category, verdict.action) == (Category.RESULT_MISSING, Action.RETRY)
 
@@ -458,7 +480,7 @@ def test_a_message_that_is_valid_wins_over_the_log_which_is_said() -> None:
     assert result_in(seen([succeeded_pod()], told={POD: other})) == RESULT
     (remark,) = remarks_on_result(seen([succeeded_pod()], told={POD: other}))
     assert "its log tells another model_uri, metrics than its termination message, which counts" in remark
-    (remark,) = remarks_on_result(seen([succeeded_pod()], told={POD: "half"}))
+    (remark,) = remarks_on_result(seen([succeeded_pod()], told={POD: signed(POD)[:-1]}))
     assert "does not count" in remark
     assert remarks_on_result(seen([succeeded_pod()], told={POD: signed(POD)})) == ()
 
