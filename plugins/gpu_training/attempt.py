@@ -76,7 +76,8 @@ def exit_code_of(error: BaseException) -> int:
     Memory of the host that runs out (MemoryError, `std::bad_alloc` alone) is OTHER: more GPU memory would not cure it.
     """
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else ExitCode.OTHER
+        # Of the number eight bits are left, and 256 would be success.
+        return error.code & 0xFF or ExitCode.OTHER if isinstance(error.code, int) else ExitCode.OTHER
     own = getattr(error, "exit_code", None)
     if isinstance(own, ExitCode):
         return own
@@ -138,8 +139,9 @@ class StopNotice:
     def close(self) -> None:
         """End it: SIGTERM does again what it did before."""
         self._closing.set()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, self._before)
+        with suppress(ValueError):  # not the main thread's
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, self._before)
         with suppress(BlockingIOError):
             os.write(self._writer, b"\0")
 
@@ -336,6 +338,10 @@ class Attempt:
         try:
             self.begin()
         except Exception as error:
+            if threading.current_thread() is not threading.main_thread():
+                # SystemExit would end this thread alone, in silence.
+                self.end(error)
+                raise
             self.__exit__(type(error), error, error.__traceback__)
         return self
 
@@ -526,6 +532,9 @@ class Attempt:
                 if text is not None:
                     name = ExitCode(self._code).name if self._code in set(ExitCode) else "own"
                     self._say(f"{text} (exit code {self._code}, {name})")
+                elif not self.should_stop():
+                    # What follows is no training: SIGTERM ends it as it would any program.
+                    self.notice.close()
             return self._code
 
     def _judge(self, error: BaseException | None) -> tuple[int, str | None]:

@@ -42,6 +42,7 @@ def terminate(running: Running, *, step: int) -> Running:
         ("raise MemoryError", 1, "MemoryError"),
         ("1 / 0", 1, "ZeroDivisionError: division by zero"),
         ("sys.exit(3)", 3, "SystemExit: 3"),
+        ("sys.exit(256)", 1, "SystemExit: 256"),
         ("sys.exit('why')", 1, "SystemExit: why"),
         ("sys.exit()", 1, "Attempt.trained was not called"),
         ("pass", 1, "Attempt.trained was not called"),
@@ -255,13 +256,14 @@ with Attempt() as attempt:
 def test_attempt_begins_in_the_main_thread_alone(programs: Programs) -> None:
     body = """
 import threading
+from gpu_training.contract import ContractError
 codes = []
 def train():
     try:
         with Attempt() as attempt:
             attempt.trained()
-    except SystemExit as end:
-        codes.append(end.code)
+    except ContractError as error:
+        codes.append(80)
 thread = threading.Thread(target=train)
 thread.start()
 thread.join()
@@ -318,3 +320,18 @@ def test_a_checkpoint_is_of_the_step_in_progress_though_no_progress_was_told(pro
     assert ended.result.checkpoint_step == 10
     states = {folder.name: (folder / "state").read_text() for folder in programs.checkpoints.glob("*/step-*")}
     assert states == {"step-00000004": "4", "step-00000008": "8", "step-00000010": "10"}
+
+
+def test_sigterm_after_the_training_ends_what_follows_as_it_would_any_program(programs: Programs) -> None:
+    body = """
+with Attempt() as attempt:
+    list(attempt.steps(total=2))
+    attempt.trained()
+attempt.begin_steps(total=9)
+time.sleep(1e6)
+"""
+    running = programs.python(body)
+    running.wait_for(lambda progress: progress.total == 9)
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end(seconds=20)
+    assert (ended.code, ended.result.status) == (-signal.SIGTERM, ResultStatus.TRAINED)
