@@ -149,13 +149,16 @@ class Reading:
         return fresh
 
     def last_lines(self, lines: Sequence[str], most: int) -> tuple[Sequence[str], bool]:
-        """Give those of a log's last lines that were not given before, and whether a part of the log before them is
-        left out; they count as given now.
+        """Give those of a log's last lines that were not given before, and whether a part of the log before them may
+        be left out; they count as given now. Where the lines begin within several of the moment that was reached, some
+        that were given may come again: how many of them stand before is not known.
 
         :param lines: one more than `most`, where the log has as many.
         """
         said_then = [at for at, line in enumerate(lines) if self._moment is not None and stamp_of(line) == self._moment]
-        if said_then:
+        if said_then[:1] == [0] and len(lines) > most:
+            fresh, has_gap = lines[-most:], True
+        elif said_then:
             fresh, has_gap = lines[said_then[: max(1, self._count)][-1] + 1 :], False
         else:
             fresh, has_gap = lines[-most:], self._moment is not None or len(lines) > most

@@ -153,7 +153,9 @@ LOG = [line_of((BEGIN, n), f"line {n}") for n in range(10)]
         (0, LOG[-3:], 7, False),
         (0, LOG[-4:], 7, True),
         (2, LOG[-4:], 7, True),
-        (7, LOG[-4:], 7, False),
+        # The first of them may be another line of the same moment.
+        (7, LOG[-4:], 7, True),
+        (8, LOG[-4:], 8, False),
         (9, LOG[-4:], 9, False),
         (10, LOG[-4:], 10, False),
     ],
@@ -165,3 +167,11 @@ def test_the_last_lines_are_those_not_told_yet_and_a_gap_before_them_is_known(
     reading.new_lines(LOG[:read])
     assert reading.last_lines(tail, 3) == (LOG[given_from:], has_gap)
     assert reading.position == Position(moment=(BEGIN, 9), count=1)
+
+
+@pytest.mark.parametrize(("read", "most", "given_from"), [(4, 2, 3), (4, 3, 2), (3, 2, 3)])
+def test_last_lines_that_begin_within_many_of_one_moment_lose_none(read: int, most: int, given_from: int) -> None:
+    log = [f"2026-11-30T19:00:00.00000000{n}Z {text}" for n, text in ((0, "a"), (1, "b"), (1, "c"), (1, "d"), (1, "e"))]
+    reading = Reading()
+    reading.new_lines(log[:read])
+    assert reading.last_lines(log[-most - 1 :], most) == (log[given_from:], True)
