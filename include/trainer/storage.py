@@ -11,6 +11,7 @@ from typing import Any
 import fsspec
 from fsspec.utils import get_protocol
 
+from gpu_training.checkpoints import DirectoryStore
 from gpu_training.contract import content_sha256
 from trainer.failures import ConfigurationFailure
 
@@ -29,7 +30,7 @@ class Folder:
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
         protocol = get_protocol(uri)
-        options: dict[str, Any] = {"auto_mkdir": True} if protocol in ("file", "local") else {}
+        options: dict[str, Any] = {}
         if protocol in ("s3", "s3a"):
             # A cached listing would hide what another attempt wrote meanwhile.
             options = {"use_listings_cache": False, "config_kwargs": _S3_CLIENT}
@@ -37,6 +38,7 @@ class Folder:
             self._files, self._root = fsspec.url_to_fs(self.uri, **options)
         except (ValueError, ImportError) as error:
             raise ConfigurationFailure(f"{uri}: no store of this kind can be opened here: {error}") from error
+        self._directory = DirectoryStore(self._root) if protocol in ("file", "local") else None
 
     def read(self, path: str) -> bytes:
         data: bytes = self._files.cat_file(f"{self._root}/{path}")
@@ -48,7 +50,11 @@ class Folder:
         return content, content_sha256(content)
 
     def write(self, path: str, content: bytes) -> None:
-        self._files.pipe_file(f"{self._root}/{path}", content)
+        """Write a file whole, or not at all, as stores of objects do by themselves."""
+        if self._directory is not None:
+            self._directory.write(path, content)
+        else:
+            self._files.pipe_file(f"{self._root}/{path}", content)
 
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all below it; what is not there is no error."""

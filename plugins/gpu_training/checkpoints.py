@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
-from urllib.parse import unquote
 
 from gpu_training.contract import (
     CHECKPOINT_MARKER,
@@ -270,19 +269,21 @@ class _RemovedMeanwhile(Exception):
 
 
 class DirectoryStore:
-    """A folder of a plain file system, by `file://` or its path; what it hands out are paths.
+    """A folder of a plain file system; what it hands out are paths.
 
-    :raises ContractError: a URI of another kind.
+    :param uri: `file://` and the path from the root on, or that alone. It is taken as it stands, `%` too, as fsspec
+        does, and as a shell can.
+    :raises ContractError: a URI of another kind, or a path from somewhere else on.
     """
 
     def __init__(self, uri: str) -> None:
-        scheme, found, path = uri.partition("://")
-        if found and scheme != "file":
+        path = uri.removeprefix("file://")
+        if not path.startswith("/"):
             raise ContractError(
-                f"{Variable.CHECKPOINT_URI}={uri!r}: a folder is expected, by file:// or its path; for other stores "
+                f"{Variable.CHECKPOINT_URI}={uri!r}: a folder is expected, as file:///path or /path; for other stores "
                 "give Attempt the Checkpoints of a Store of your own"
             )
-        self._root = Path(unquote(path.removeprefix("localhost")) if found else uri)
+        self._root = Path(path)
         self.uri = uri.rstrip("/")
 
     def ages(self) -> Mapping[str, float]:

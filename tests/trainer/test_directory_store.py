@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -40,7 +41,7 @@ class Lineage:
 
 @pytest.fixture
 def lineage(tmp_path: Path) -> Lineage:
-    return Lineage(tmp_path / "a folder")
+    return Lineage(tmp_path / "folder")
 
 
 def content(checkpoint: Checkpoint[Path] | None) -> dict[str, bytes] | None:
@@ -242,13 +243,18 @@ def test_at_least_one_is_kept(lineage: Lineage) -> None:
         lineage.pod(keep=0)
 
 
-@pytest.mark.parametrize("form", ["{}", "file://{}", "file://localhost{}"])
-def test_folder_is_named_by_uri_or_path(tmp_path: Path, form: str) -> None:
-    own = Checkpoints(DirectoryStore(form.format(tmp_path / "a%20b" if "//" in form else tmp_path / "a b")), writer="p")
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file://{}/"])
+def test_folder_is_named_by_uri_or_path_and_taken_as_it_stands(tmp_path: Path, form: str) -> None:
+    own = Checkpoints(DirectoryStore(form.format(tmp_path / "a b%20c")), writer="p")
     assert own.save(1, {"model": b"x"})
-    assert (tmp_path / "a b" / "p" / "step-00000001" / "COMPLETE").exists()
+    assert (tmp_path / "a b%20c" / "p" / "step-00000001" / "COMPLETE").exists()
 
 
-def test_store_of_another_kind_is_bad_configuration() -> None:
-    with pytest.raises(ContractError, match="GPU_TRAINING_CHECKPOINT_URI='s3://bucket': a folder is expected"):
-        DirectoryStore("s3://bucket")
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://bucket", "checkpoints", "./checkpoints", "file:/checkpoints", "file://localhost/checkpoints", "file:", ""],
+)
+def test_what_is_no_folder_of_this_file_system_is_bad_configuration(uri: str) -> None:
+    """A path from elsewhere on would lie in the container, and vanish with it."""
+    with pytest.raises(ContractError, match=re.escape(f"GPU_TRAINING_CHECKPOINT_URI={uri!r}: a folder is expected")):
+        DirectoryStore(uri)

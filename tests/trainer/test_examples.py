@@ -104,10 +104,13 @@ def test_checkpoint_of_other_work_is_passed_over(programs: Programs, example: tu
 
 
 @EXAMPLES
-def test_store_that_can_not_be_written_here_is_bad_configuration(programs: Programs, example: tuple[str, ...]) -> None:
-    ended = programs.start(*example, GPU_TRAINING_CHECKPOINT_URI="s3://bucket/folder").end()
+@pytest.mark.parametrize("uri", ["s3://bucket/folder", "file:/folder", "folder"])
+def test_store_that_can_not_be_written_here_is_bad_configuration(
+    programs: Programs, example: tuple[str, ...], uri: str
+) -> None:
+    ended = programs.start(*example, GPU_TRAINING_CHECKPOINT_URI=uri).end()
     assert (ended.code, ended.result.status) == (ExitCode.BAD_CONFIGURATION, ResultStatus.FAILED)
-    assert "file://" in (ended.result.error or "")
+    assert "file:///path" in (ended.result.error or "")
 
 
 @EXAMPLES

@@ -85,7 +85,7 @@ save() {
 
 trap 'stopping=1' TERM
 trap 'finish failed 1 "the program ended early"' EXIT
-case $uri in *://*) [ "$checkpoints" != "$uri" ] || finish failed 80 "only file:// can be written here" ;; esac
+case $checkpoints in "" | /*) ;; *) finish failed 80 "$uri: only file:///path can be written here" ;; esac
 
 if [ -n "$uri" ]; then resume; fi
 progress
