@@ -68,12 +68,14 @@ class Folder:
         except FileNotFoundError:
             return {}
         now = time.time()
-        return {path.removeprefix(self._root).lstrip("/"): _age(entry, now) for path, entry in found.items()}
+        return {path.removeprefix(self._root).lstrip("/"): age_of(entry, now) for path, entry in found.items()}
 
 
-def _age(entry: Mapping[str, Any], now: float) -> float:
-    """Read when a file was written, which stores tell under different names; 0 where this one does not."""
-    written = entry.get("mtime", entry.get("LastModified"))
-    if isinstance(written, datetime):
-        written = written.timestamp()
-    return now - written if isinstance(written, (int, float)) else 0.0
+def age_of(entry: Mapping[str, Any], now: float) -> float:
+    """Give the seconds since a file was written, which stores tell under different names; 0 where this one does not.
+
+    Of a local file `created` is when its name, times or content last changed: the time of a copy that kept the others.
+    """
+    said = [entry.get(name) for name in ("mtime", "created", "LastModified")]
+    times = [when.timestamp() if isinstance(when, datetime) else when for when in said]
+    return now - max((when for when in times if isinstance(when, (int, float))), default=now)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -79,15 +77,6 @@ def test_checkpoint_of_other_work_or_beyond_the_last_round_is_passed_over(tmp_pa
     save(opened(tmp_path, "pod-1", "other"), 20)
     save(opened(tmp_path, "pod-2"), 10, 30)
     assert resumed(opened(tmp_path, "pod-3"), rounds=29) == checkpoint(10)
-
-
-def test_store_tells_how_old_each_file_is(tmp_path: Path) -> None:
-    save(opened(tmp_path), 10)
-    written = tmp_path / "pod-1" / "step-00000010" / "model.ubj"
-    os.utime(written, (time.time() - 7200,) * 2)
-    ages = Folder(tmp_path.as_uri()).ages()
-    assert ages["pod-1/step-00000010/model.ubj"] == pytest.approx(7200, abs=600)
-    assert ages["pod-1/step-00000010/COMPLETE"] == pytest.approx(0, abs=600)
 
 
 class BrokenFolder(Folder):

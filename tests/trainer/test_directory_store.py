@@ -25,9 +25,10 @@ class Lineage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.said: list[str] = []
+        self.later = 0.0
 
     def pod(self, name: str = "pod-1", *, fingerprint: str = "f", keep: int = 3) -> Checkpoints[Path]:
-        store = DirectoryStore(self.folder.as_uri())
+        store = DirectoryStore(self.folder.as_uri(), clock=lambda: time.time() + self.later)
         return Checkpoints(store, writer=name, fingerprint=fingerprint, keep=keep, say=self.said.append)
 
     def save(self, step: int, name: str = "pod-1", *, fingerprint: str = "f") -> Path:
@@ -119,13 +120,26 @@ def test_pruning_keeps_the_last_of_any_writer_and_what_is_of_other_work(lineage:
 
 
 def test_pruning_removes_a_torn_one_when_nobody_can_be_writing_it_any_more(lineage: Lineage) -> None:
-    young, old = lineage.save(10), lineage.save(20)
-    for folder in (young, old):
-        (folder / "COMPLETE").unlink()
-    for path in (old / "model", old / "more" / "a"):
-        os.utime(path, (time.time() - TORN_SECONDS - 60,) * 2)
+    torn = lineage.save(10)
+    (torn / "COMPLETE").unlink()
     lineage.pod().prune()
     assert lineage.left == ["pod-1/step-00000010"]
+    lineage.later = TORN_SECONDS + 60
+    lineage.pod().prune()
+    assert lineage.left == []
+
+
+def test_files_that_are_copied_with_their_times_do_not_make_a_checkpoint_old_that_is_being_written(
+    lineage: Lineage,
+) -> None:
+    def write(folder: Path) -> None:
+        (folder / "base").write_bytes(b"copied")
+        os.utime(folder / "base", (time.time() - TORN_SECONDS - 60,) * 2)
+        lineage.pod("pod-2").prune()
+        (folder / "head").write_bytes(b"new")
+
+    assert lineage.pod().save(10, write)
+    assert content(lineage.pod().newest()) == {"base": b"copied", "head": b"new"}
 
 
 def test_pruning_does_not_count_what_this_attempt_found_damaged(lineage: Lineage) -> None:
@@ -231,9 +245,8 @@ def test_checkpoint_that_may_not_be_read_is_passed_over_where_another_is_whole_a
 def test_pruning_leaves_alone_what_has_a_marker_that_it_does_not_understand(lineage: Lineage, marker: str) -> None:
     newer = lineage.save(500, "pod-2")
     (newer / "COMPLETE").write_text(marker)
-    for path in newer.rglob("*"):
-        os.utime(path, (time.time() - TORN_SECONDS - 60,) * 2)
     lineage.save(20)
+    lineage.later = TORN_SECONDS + 60
     lineage.pod().prune()
     assert lineage.left == ["pod-1/step-00000020", "pod-2/step-00000500"]
 
