@@ -330,7 +330,7 @@ class Attempt:
         self._loss: float | None = None
         self._report: ProgressReport | None = None
         self._save_seconds: float | None = None
-        self._is_trained = self._has_said_too_late = False
+        self._is_trained = self._has_said_too_late = self._has_looked = self._takes_checkpoints = False
         self._code: int | None = None
         self._ending = threading.Lock()
 
@@ -369,16 +369,20 @@ class Attempt:
         self.resumed_from(found)
         return found
 
-    def resumed_from(self, checkpoint: Checkpoint[Any] | None) -> None:
-        """Tell where the training goes on, where the program finds checkpoints itself."""
-        step = checkpoint.step if checkpoint is not None else 0
+    def resumed_from(self, checkpoint: Checkpoint[Any] | int | None) -> None:
+        """Tell where the training goes on, where the program finds checkpoints itself.
+
+        :param checkpoint: it, or its step; 0 or None: it begins.
+        """
+        step = checkpoint.step if isinstance(checkpoint, Checkpoint) else checkpoint or 0
         self.checkpoint_step = step or None
         self.first_step, self.last_step, self._step = step + 1, step, step
 
     def _open_checkpoints(self) -> None:
         uri = self.environment.checkpoint_uri
-        if self.checkpoints is not None:
+        if self.checkpoints is not None or self._has_looked:
             return
+        self._has_looked = True
         if uri is None:
             self._say(f"{Variable.CHECKPOINT_URI} is absent: an interruption loses the whole training")
             return
@@ -391,6 +395,10 @@ class Attempt:
 
         After SIGTERM only when it can be expected to be whole in the time left, by how long the last one took.
         """
+        self._takes_checkpoints = True
+        return self._is_due()
+
+    def _is_due(self) -> bool:
         step = self._step
         if self.checkpoints is None or step in (0, self.checkpoint_step):
             return False
@@ -449,6 +457,8 @@ class Attempt:
 
         :param total: steps of the whole training; 0: unknown.
         """
+        # A program that begins anew, or finds checkpoints itself, has not called resume().
+        self._open_checkpoints()
         self._total, self._checkpoint_every = total, checkpoint_every
         if self.first_step is None:
             self.first_step, self.last_step = 1, 0
@@ -460,7 +470,8 @@ class Attempt:
         """Tell that a step is done. Its progress line is printed about once a second, and at checkpoints."""
         self.last_step = self._step = step
         self._loss = loss
-        if not self.checkpoint_due():
+        # The line of a checkpoint is printed when that is there.
+        if not (self._takes_checkpoints and self._is_due()):
             self._tell(at_checkpoint=False)
 
     def _tell(self, *, at_checkpoint: bool) -> None:

@@ -247,10 +247,13 @@ def as_count(value: object) -> int | None:
 
 
 def _is_known_version(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= SCHEMA_VERSION
+    return (version := _count(value)) is not None and 1 <= version <= SCHEMA_VERSION
 
 
 def _count(value: object) -> int | None:
+    # 40.0 is a whole number for JSON Schema, and what encoders of some languages write for 40.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
 
 

@@ -335,3 +335,23 @@ time.sleep(1e6)
     running.process.send_signal(signal.SIGTERM)
     ended = running.end(seconds=20)
     assert (ended.code, ended.result.status) == (-signal.SIGTERM, ResultStatus.TRAINED)
+
+
+@pytest.mark.parametrize(
+    ("resumed", "first"), [("", 1), ("attempt.resumed_from(4)", 5), ("attempt.resumed_from(0)", 1)]
+)
+def test_program_that_does_not_ask_for_checkpoints_writes_them_all_the_same(
+    programs: Programs, resumed: str, first: int
+) -> None:
+    body = f"""
+with Attempt() as attempt:
+    {resumed}
+    for step in attempt.steps(total=6, checkpoint_every=3):
+        attempt.step_done(step)
+        if attempt.checkpoint_due():
+            assert attempt.save({{"model": b"x"}})
+    attempt.trained()
+"""
+    ended = programs.python(body).end()
+    assert (ended.code, ended.result.first_step, ended.result.checkpoint_step) == (0, first, 6), ended.stderr
+    assert programs.marker(1, 6).exists()

@@ -389,3 +389,12 @@ def test_manifest_that_breaks_the_contract_is_named(text: str, message: str) -> 
 def test_any_text_as_a_manifest_raises_nothing_but_the_contracts_error(text: str) -> None:
     with pytest.raises(ContractError):
         parse_manifest(text)
+
+
+def test_whole_number_counts_however_json_writes_it() -> None:
+    """40.0 is an integer by JSON Schema, and what Lua, R or jq may write."""
+    progress = parse_progress(PROGRESS_PREFIX + '{"v":1.0,"step":40.0,"total":2e2,"first_step":1.0}')
+    assert progress == Progress(step=40, total=200, first_step=1)
+    assert isinstance(progress.step, int)
+    assert parse_result('{"v":1.0,"status":"trained","last_step":200.0}').last_step == 200
+    assert parse_progress(PROGRESS_PREFIX + '{"step":40.5}') is None
