@@ -40,6 +40,8 @@ class ContainerLog:
     """One container's log.
 
     :param liveness: whether it tells what is said now.
+    :param ended: set when the container has ended.
+    :param gone: set when the API server no longer has the pod; the container has ended then.
     :param lasted_s: for how long its last stream was open.
     :param news_at: when there was last anything new, by a monotonic clock.
     :param is_whole: whether the last stream of it was read to its end.
@@ -52,6 +54,7 @@ class ContainerLog:
     reading: Reading
     liveness: LogLiveness
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     lasted_s: float = 0.0
     news_at: float = 0.0
@@ -75,6 +78,10 @@ class ContainerLog:
     @property
     def is_running(self) -> bool:
         return self.task is not None and not self.task.done()
+
+    def next_change(self) -> asyncio.Event:
+        """Give what changes next how it is to be read: the container's end, then the pod's, then nothing."""
+        return next((each for each in (self.ended, self.gone) if not each.is_set()), asyncio.Event())
 
     @contextmanager
     def opened(self) -> Iterator[None]:

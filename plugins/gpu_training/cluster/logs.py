@@ -16,7 +16,7 @@ from typing import Any, Final
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.log_reader import ContainerLog, LogReader, Sink
 from gpu_training.cluster.log_streams import LogStreams, streams_of_process
-from gpu_training.core.errors import ClusterError, ClusterRejected, GpuTrainingError
+from gpu_training.core.errors import ClusterRejected, GpuTrainingError
 from gpu_training.core.log_lines import START, Position, Reading
 from gpu_training.core.naming import TRAINING_CONTAINER
 from gpu_training.core.pods import ContainerState, PodObservation, observe_pod
@@ -27,6 +27,8 @@ SILENCE_S: Final = 300.0
 QUIET_S: Final = 5.0
 """Who waits for the ends of logs waits no longer without news. Usually none is waited for: a container ends seconds
 before its Job."""
+_MAY_COME: Final = (400,)
+"""The container is waiting to start, or the node is not known yet."""
 _IN_ORDER_S: Final = 2.0
 _TAIL_S: Final = 5.0
 _TAILS_S: Final = 30.0
@@ -35,6 +37,8 @@ _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 10.0
 _REFUSALS: Final = 4
 """A log that is refused so often in a row, within some seconds, is worth a warning."""
+_FAILURES: Final = 8
+"""The same of one that breaks or can not be reached, half a minute long."""
 _NONE: Final[Mapping[tuple[str, str], Position]] = MappingProxyType({})
 
 
@@ -68,6 +72,7 @@ class LogFollower:
         self._streams = streams
         self._logs: dict[tuple[str, str], ContainerLog] = {}
         self._said_full = False
+        self._said_unread = False
 
     @property
     def positions(self) -> Mapping[tuple[str, str], Position]:
@@ -96,6 +101,7 @@ class LogFollower:
         for key, each in list(self._logs.items()):
             if key[0] in gone_pods:
                 each.ended.set()
+                each.gone.set()
                 if not each.is_running:
                     del self._logs[key]
 
@@ -154,41 +160,50 @@ class LogFollower:
             self._log.warning("%s is not followed any more: %s: %s", each.named, type(error).__name__, error)
 
     async def _follow_to_the_end(self, each: ContainerLog) -> None:
-        pause, refusals = _FIRST_PAUSE_S, 0
+        pause, failures = _FIRST_PAUSE_S, 0
         while True:
-            last = each.ended.is_set()
+            last, change = each.ended.is_set(), each.next_change()
             try:
                 any_new = await (self._read_last(each) if last else self._read_live(each))
-                refusals = 0
+                failures, self._said_unread = 0, False
                 if any_new:
                     pause = _FIRST_PAUSE_S
                 if last:
                     return
             except GpuTrainingError as error:
-                if isinstance(error, ClusterRejected) and not _may_come(error):
-                    refusals += 1
-                    self._refused(each, error, refusals, last=last)
-                    if last:
-                        return
                 self._log.debug("%s broke: %s", each.named, error)
+                failures += 1
+                if each.lasted_s:
+                    failures, self._said_unread = 0, False
+                if self._is_hopeless(each, error, failures):
+                    return
             if each.lasted_s > pause:
                 pause = _FIRST_PAUSE_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     # One last read follows the container's end: the stream may have been cut just before it.
-                    await (asyncio.Event() if last else each.ended).wait()
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+                    await change.wait()
+            pause = min(pause * 2, _LONGEST_PAUSE_S, each.liveness.deaf_s / 2)
 
-    def _refused(self, each: ContainerLog, error: ClusterRejected, times: int, *, last: bool) -> None:
-        """Say what is not read, once while it goes on; and at the end, unless all was read before the pod was gone."""
-        if last:
+    def _is_hopeless(self, each: ContainerLog, error: GpuTrainingError, times: int) -> bool:
+        """Whether what is missing of it will never come; said, unless it was read to its end.
+
+        While its pod is there it is tried again: a node or API server that restarts knows no pods and roles at first.
+        """
+        if not isinstance(error, ClusterRejected) or error.status in _MAY_COME:
+            if times == _FAILURES and not self._said_unread:
+                self._said_unread = True
+                self._log.warning("%s can not be read now, and perhaps others: %s", each.named, error)
+            return False
+        if each.gone.is_set():
             if error.status != 404 or not each.is_whole:
                 self._log.warning("%s can not be read to its end: %s", each.named, error)
-        elif times == _REFUSALS:
-            # Not the end of a pod whose news comes later than its log's end: a node or an API server that restarts
-            # knows neither pods nor roles at first.
+            return True
+        if times == _REFUSALS:
+            # The news that a pod is gone may come later than that, but not by much.
             each.is_whole = False
             self._log.warning("%s can not be read now, and is tried again: %s", each.named, error)
+        return False
 
     async def _read_live(self, each: ContainerLog) -> bool:
         """Read while it goes on; whether there was anything new. Only waits, where no stream is free."""
@@ -225,8 +240,3 @@ class LogFollower:
                 await self._reader.read_tail(each)
         except (GpuTrainingError, TimeoutError) as error:
             self._log.warning("the last lines of %s can not be read: %s", each.named, str(error) or "no answer")
-
-
-def _may_come(error: ClusterError) -> bool:
-    # 400: the container is waiting to start, or the node is not known yet.
-    return error.status == 400

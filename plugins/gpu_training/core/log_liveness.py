@@ -21,12 +21,12 @@ class LogLiveness:
     All moments are of one monotonic clock.
 
     :param catch_up_s: seconds for which it was open like that.
-    :param deaf_s: seconds for which it was not open, after which it is caught up with anew.
+    :ivar deaf_s: seconds for which it was not open, after which it is caught up with anew.
     """
 
     def __init__(self, *, catch_up_s: float, deaf_s: float) -> None:
         self._catch_up_s = catch_up_s
-        self._deaf_s = deaf_s
+        self.deaf_s = deaf_s
         self._behind: float | None = None
         self._counted_s = 0.0
         self._opened_at: float | None = None
@@ -68,7 +68,7 @@ class LogLiveness:
         return not self._is_deaf(at) and self._counted(at) >= self._catch_up_s
 
     def _is_deaf(self, at: float) -> bool:
-        return self._closed_at is not None and at >= self._closed_at + self._deaf_s
+        return self._closed_at is not None and at >= self._closed_at + self.deaf_s
 
     def _counted(self, at: float) -> float:
         return self._counted_s + (at - self._opened_at if self._opened_at is not None else 0.0)

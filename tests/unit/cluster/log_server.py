@@ -19,12 +19,14 @@ class LogServer:
 
     :ivar refused: whether a log can not be opened.
     :ivar refusal: with which status it is refused.
-    :ivar opened: how often one was.
+    :ivar refusals: how often one was.
+    :ivar opened: how often one was opened.
     """
 
     def __init__(self, folder: Path) -> None:
         self.refused = False
         self.refusal = 500
+        self.refusals = 0
         self.opened = 0
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         server = self
@@ -34,7 +36,9 @@ class LogServer:
                 self.send_response(server.refusal if server.refused else 200)
                 self.end_headers()
                 self.wfile.flush()
-                if not server.refused:
+                if server.refused:
+                    server.refusals += 1
+                else:
                     server.opened += 1
                     while (line := server._lines.get()) is not None:
                         self.wfile.write(line)

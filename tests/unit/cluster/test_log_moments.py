@@ -22,6 +22,7 @@ pytestmark = pytest.mark.unit
 PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
 DEADLINE_S = 20.0
 POD = pod("Running", container(running()), name="a", scheduled=1)
+ENDED = pod("Failed", container(terminated(1)), name="a", scheduled=1)
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_a_silent_log_is_opened_anew_so_that_one_that_is_cut_off_is_known(server
 def test_of_a_training_that_has_ended_nothing_more_is_to_be_heard(server: LogServer) -> None:
     async def scene(follower: LogFollower, hearing: Hearing) -> None:
         assert not follower.is_caught_up
-        follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
+        follower.update({"a": ENDED}, {})
         assert follower.is_caught_up
 
     follow(server, scene)
@@ -214,12 +215,80 @@ def test_a_log_that_is_refused_for_a_while_is_tried_again_and_said_once(server: 
         server.say(PROGRESS % 2)
         await until(lambda: hearing.progress_at != first)
         assert len([each for each in log.warnings if "can not be read now, and is tried again" in each]) == 1
-        server.refused = True
+
+    follow(server, scene, log=log)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_the_end_of_a_log_that_is_refused_for_a_while_is_read_while_its_pod_is_there(
+    server: LogServer, status: int
+) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        server.say(PROGRESS % 1)
+        await until(lambda: hearing.progress_at is not None)
+        server.refusal, server.refused = status, True
         server.cut()
-        follower.update({"a": pod("Failed", container(terminated(1)), name="a", scheduled=1)}, {})
+        follower.update({"a": ENDED}, {})
+        refusals = server.refusals
+        await until(lambda: server.refusals >= refusals + 3)
+        server.say(PROGRESS % 10)
+        server.cut()
+        server.refused = False
         await follower.drain(DEADLINE_S)
-        end = [each for each in log.warnings[1:] if "can not be read to its end" in each]
-        assert len(end) == (status != 404), "what was read to its end before its pod was gone is silent"
+        assert hearing.progress is not None
+        assert hearing.progress.step == 10
+
+    follow(server, scene)
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_a_log_that_was_read_to_its_end_before_its_pod_was_gone_ends_without_a_word(
+    server: LogServer, status: int
+) -> None:
+    log = Log()
+
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        server.say(PROGRESS % 10)
+        await until(lambda: hearing.progress_at is not None)
+        server.refusal, server.refused = status, True
+        server.cut()
+        follower.update({}, {POD["metadata"]["uid"]: ENDED})
+        await follower.drain(DEADLINE_S)
+        # Who may not read it does not know whether there is more.
+        assert [each for each in log.warnings if "can not be read to its end" in each] == log.warnings
+        assert len(log.warnings) == (status != 404)
+
+    follow(server, scene, log=log)
+
+
+def test_the_end_of_a_log_that_is_refused_to_the_last_is_said(server: LogServer) -> None:
+    log = Log()
+
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        server.say(PROGRESS % 10)
+        await until(lambda: hearing.progress_at is not None)
+        server.refusal, server.refused = 404, True
+        server.cut()
+        follower.update({"a": ENDED}, {})
+        await follower.drain(DEADLINE_S, quiet=0.5)
+        assert "the last lines of the log of pod a, container training can not be read" in log.warnings[-1]
+
+    follow(server, scene, log=log)
+
+
+def test_a_log_that_can_not_be_reached_for_long_is_said_once(server: LogServer) -> None:
+    log = Log()
+
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        for _ in range(2):
+            await until(lambda: follower.is_caught_up)
+            server.refused = True
+            server.cut()
+            said, refusals = len(log.warnings), server.refusals
+            await until(lambda refusals=refusals: server.refusals >= refusals + 12)  # type: ignore[misc]
+            assert len(log.warnings) == said + 1
+            assert "can not be read now, and perhaps others" in log.warnings[-1]
+            server.refused = False
 
     follow(server, scene, log=log)
 
@@ -247,5 +316,17 @@ def test_a_log_whose_streams_end_at_once_is_caught_up_with_when_they_bring_nothi
             server.cut()
             await until(lambda opened=opened: server.opened > opened or follower.is_caught_up)  # type: ignore[misc]
         assert server.opened <= 4
+
+    follow(server, scene)
+
+
+def test_a_log_whose_streams_end_at_once_is_opened_so_often_that_it_stays_caught_up_with(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        for _ in range(20):
+            server.cut()
+        await until(lambda: follower.is_caught_up)
+        while server.opened < 8:
+            assert follower.is_caught_up
+            await asyncio.sleep(0.01)
 
     follow(server, scene)
