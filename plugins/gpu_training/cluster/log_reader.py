@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -63,6 +63,7 @@ class ContainerLog:
     mark: BarMark = field(default_factory=BarMark)
     is_missed: bool = False
     is_node_heard: bool = False
+    is_untold: bool = False
     has_lost_its_place: bool = False
 
     @property
@@ -148,7 +149,7 @@ class LogReader:
         if not fresh:
             return
         if has_gap:
-            self._log.warning("a part of %s is left out; its last %d lines follow", each.named, len(fresh))
+            self._warn("a part of %s is left out; its last %d lines follow", each.named, len(fresh))
         self._hand_on(each, fresh)
 
     def _open(self, each: ContainerLog, **query: str) -> AbstractAsyncContextManager[StreamReader]:
@@ -167,7 +168,7 @@ class LogReader:
         word = text_of(rest[0])
         if _CUT_STAMP.fullmatch(word) is None and not each.is_node_heard:
             each.is_node_heard = True
-            self._log.warning("the node says of %s: %s", each.named, word)
+            self._warn("the node says of %s: %s", each.named, word)
         return ()
 
     def _is_miss(self, each: ContainerLog, lines: Sequence[str]) -> bool:
@@ -175,7 +176,7 @@ class LogReader:
         if not lines or not lines[0].startswith(_MISS):
             return False
         if not each.is_missed:
-            self._log.warning("%s is gone: %s", each.named, text_of(lines[0]))
+            self._warn("%s is gone: %s", each.named, text_of(lines[0]))
         each.is_missed = True
         return True
 
@@ -186,7 +187,7 @@ class LogReader:
         each.liveness.tell(monotonic(), _behind(lines, self._cluster.clock.now()))
         fresh = each.reading.new_lines(lines)
         if each.reading.lost_its_place and not each.has_lost_its_place:
-            self._log.warning("%s begins anew since it was read: lines between may be missing", each.named)
+            self._warn("%s begins anew since it was read: lines between may be missing", each.named)
         each.has_lost_its_place = each.reading.lost_its_place
         if not fresh and frame is None:
             return False
@@ -196,7 +197,18 @@ class LogReader:
     def _hand_on(self, each: ContainerLog, lines: Sequence[str], frame: str | None = None) -> None:
         now, live = self._cluster.clock.now(), each.is_live
         each.news_at = monotonic()
-        self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
+        try:
+            self._sink(Batch(pod=each.pod, container=each.container, lines=lines, frame=frame, live=live, now=now))
+            each.is_untold = False
+        except Exception as error:  # a task log whose disk is full, or a fault: none of the stream's
+            if not each.is_untold:
+                each.is_untold = True
+                self._warn("%s is not told to its end: %s: %s", each.named, type(error).__name__, error)
+
+    def _warn(self, message: str, *args: object) -> None:
+        # The task log may be what fails; a stream that broke is something else, and would be read again.
+        with suppress(Exception):
+            self._log.warning(message, *args)
 
 
 def _since(reading: Reading) -> dict[str, str]:

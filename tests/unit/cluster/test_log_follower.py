@@ -434,7 +434,7 @@ def test_a_sink_that_fails_is_a_warning(server: ScriptedLogs) -> None:
         follower.update(alive("a"), {})
         await until(lambda: log.warnings)
         assert log.warnings == [
-            "the log of pod a, container training is not followed any more: ValueError: no room for line 0"
+            "the log of pod a, container training is not told to its end: ValueError: no room for line 0"
         ]
         await follower.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from time import monotonic, time
 
@@ -16,6 +16,7 @@ from gpu_training.cluster import log_reader
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.logs import LogFollower
 from gpu_training.core.hearing import Hearing
+from gpu_training.core.log_lines import Batch, Position, text_of
 
 pytestmark = pytest.mark.unit
 
@@ -23,6 +24,13 @@ PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
 DEADLINE_S = 20.0
 POD = pod("Running", container(running()), name="a", scheduled=1)
 ENDED = pod("Failed", container(terminated(1)), name="a", scheduled=1)
+
+
+class FullLog(Log):
+    """A task log that takes no warning."""
+
+    def warning(self, message: str, *args: object, **fields: object) -> None:
+        raise OSError(28, "No space left on device")
 
 
 @pytest.fixture
@@ -304,6 +312,34 @@ def test_of_a_pod_that_is_gone_before_its_log_was_read_it_is_said(server: LogSer
         assert any("can not be read to its end" in each for each in log.warnings)
 
     follow(server, scene, log=log)
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), ValueError("a fault")], ids=repr)
+@pytest.mark.parametrize("can_warn", [True, False])
+def test_what_a_task_log_does_not_take_is_said_once_and_what_follows_is_told(
+    server: LogServer, fault: Exception, can_warn: bool
+) -> None:
+    log, told = Log() if can_warn else FullLog(), list[str]()
+    seen: list[Mapping[tuple[str, str], Position]] = [{}]
+
+    def take(batch: Batch) -> None:
+        if "lost" in batch.lines[0]:
+            raise fault
+        told.extend(text_of(each) for each in batch.lines)
+
+    async def scene() -> None:
+        async with Cluster(server.address) as cluster:
+            follower = LogFollower(cluster, NAMESPACE, take, log)
+            follower.update({"a": POD}, {})
+            for text in ("lost 1", "told 1", "lost 2", "lost 3", "told 2"):
+                server.say(text)
+                await until(lambda: follower.positions != seen[-1])
+                seen.append(follower.positions)
+            await follower.stop()
+
+    asyncio.run(scene())
+    said = f"the log of pod a, container training is not told to its end: {type(fault).__name__}: {fault}"
+    assert (told, log.warnings, server.opened) == (["told 1", "told 2"], [said, said] if can_warn else [], 1)
 
 
 def test_a_log_whose_streams_end_at_once_is_caught_up_with_when_they_bring_nothing_new(server: LogServer) -> None:
