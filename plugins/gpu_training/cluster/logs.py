@@ -115,6 +115,10 @@ class LogFollower:
                 reading = Reading(self._starts.pop((pod.name, container.name), START))
                 each = self._logs[pod.uid, container.name] = self._reader.log_of(pod.name, container.name, reading)
                 each.task = asyncio.get_running_loop().create_task(self._follow(each, tuple(before)))
+            elif container.state is ContainerState.RUNNING and each.ended.is_set() and not each.is_running:
+                # It was started again: a sidecar, or any container of a pod that restarts its own.
+                each.ended.clear()
+                each.task = asyncio.get_running_loop().create_task(self._follow(each, tuple(before)))
             if container.state is ContainerState.TERMINATED:
                 each.ended.set()
                 if each.task is not None and not each.task.done():

@@ -314,6 +314,27 @@ def test_of_a_pod_that_is_gone_before_its_log_was_read_it_is_said(server: LogSer
     follow(server, scene, log=log)
 
 
+def test_a_container_that_is_started_again_is_followed_on(server: LogServer) -> None:
+    async def scene(follower: LogFollower, hearing: Hearing) -> None:
+        def has_told(step: int) -> bool:
+            return hearing.progress is not None and hearing.progress.step == step
+
+        def runs_again_and_has_told(step: int) -> bool:
+            follower.update({"a": POD}, {})
+            return has_told(step)
+
+        server.say(PROGRESS % 1)
+        await until(lambda: has_told(1))
+        follower.update({"a": ENDED}, {})
+        server.cut()
+        await until(lambda: server.opened == 2)
+        server.cut()
+        server.say(PROGRESS % 2)
+        await until(lambda: runs_again_and_has_told(2))
+
+    follow(server, scene)
+
+
 @pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), ValueError("a fault")], ids=repr)
 @pytest.mark.parametrize("can_warn", [True, False])
 def test_what_a_task_log_does_not_take_is_said_once_and_what_follows_is_told(
