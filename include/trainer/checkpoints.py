@@ -61,7 +61,7 @@ def resume(attempt: Attempt, *, rounds: int) -> Checkpoint | None:
         else:
             return _read(found) if found is not None else None
     _log.warning("TRAINING FROM THE FIRST STEP: checkpoints that may exist are not used")
-    attempt.resumed_from(None)
+    attempt.resumed_from(0)
     return None
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from gpu_training.checkpoints import Checkpoint, Checkpoints, DirectoryStore, say
+from gpu_training.checkpoints import Checkpoint, Checkpoints, DirectoryStore, print_warning
 from gpu_training.contract import (
     DEFAULT_GRACE_SECONDS,
     RESULT_PREFIX,
@@ -258,7 +258,7 @@ def leave_result(
     environ: Mapping[str, str],
     *,
     print_line: Callable[[str], object] = _print_line,
-    say: Callable[[str], object] = say,
+    say: Callable[[str], object] = print_warning,
 ) -> None:
     """Write the result document where the operator looks for it, and as a line to standard output.
 
@@ -296,7 +296,7 @@ class Attempt:
     hangs then is ended so a little before SIGKILL. Never is it 0 unless :meth:`trained` was said: Kubernetes would call
     the Job Complete.
 
-    What the result says may be set at any time: `metrics`, `model_uri`, `device`, `data_version`, `data_digest`,
+    What the result says may be set at any time before: `metrics`, `model_uri`, `device`, `data_version`, `data_digest`,
     `mlflow_run_id`.
 
     :param environ: the environment; None: the process's.
@@ -309,7 +309,7 @@ class Attempt:
         *,
         environ: Mapping[str, str] | None = None,
         checkpoints: Checkpoints[Any] | None = None,
-        say: Callable[[str], object] = say,
+        say: Callable[[str], object] = print_warning,
     ) -> None:
         self.environ = os.environ if environ is None else environ
         self.environment = Environment()
@@ -330,7 +330,8 @@ class Attempt:
         self._loss: float | None = None
         self._report: ProgressReport | None = None
         self._save_seconds: float | None = None
-        self._is_trained = self._has_said_too_late = self._has_looked = self._takes_checkpoints = False
+        self._trained: Result | None = None
+        self._has_said_too_late = self._has_looked = self._takes_checkpoints = False
         self._code: int | None = None
         self._ending = threading.Lock()
 
@@ -366,15 +367,14 @@ class Attempt:
         """Give the newest whole checkpoint of any pod of this work, and go on after it; None to begin at step 1."""
         self._open_checkpoints()
         found = self.checkpoints.newest(last_step=last_step) if self.checkpoints is not None else None
-        self.resumed_from(found)
+        self.resumed_from(found.step if found is not None else 0)
         return found
 
-    def resumed_from(self, checkpoint: Checkpoint[Any] | int | None) -> None:
+    def resumed_from(self, step: int) -> None:
         """Tell where the training goes on, where the program finds checkpoints itself.
 
-        :param checkpoint: it, or its step; 0 or None: it begins.
+        :param step: that of the checkpoint; 0: there is none.
         """
-        step = checkpoint.step if isinstance(checkpoint, Checkpoint) else checkpoint or 0
         self.checkpoint_step = step or None
         self.first_step, self.last_step, self._step = step + 1, step, step
 
@@ -456,12 +456,18 @@ class Attempt:
         """Print the first progress line; for programs whose loop is not their own, instead of :meth:`steps`.
 
         :param total: steps of the whole training; 0: unknown.
+        :raises ContractError: the training has gone beyond it already.
         """
         # A program that begins anew, or finds checkpoints itself, has not called resume().
         self._open_checkpoints()
         self._total, self._checkpoint_every = total, checkpoint_every
         if self.first_step is None:
             self.first_step, self.last_step = 1, 0
+        if 0 < total < self.first_step - 1:
+            raise ContractError(
+                f"total={total}: the checkpoint that the training goes on from is of step {self.first_step - 1}: name "
+                "another folder of checkpoints, or pass over later ones with resume(last_step=)"
+            )
         self.data_version = self.data_version or self.environment.data_version
         self.data_digest = self.data_digest or self.environment.data_digest
         self._report = ProgressReport(first_step=self.first_step, total=total, checkpoint_step=self.checkpoint_step)
@@ -511,11 +517,15 @@ class Attempt:
             raise self._interrupted()
         self.metrics = metrics if metrics is not None else self.metrics
         self.model_uri = model_uri or self.model_uri
-        render_result(self.result(error=None))
-        self._is_trained = True
+        result = self.result(error=None)
+        render_result(result)
+        self._trained = result
 
     def result(self, *, error: str | None) -> Result:
-        """Give the result document as things stand; it says trained when there is no error."""
+        """Give the result document as things stand; it says trained when there is no error.
+
+        Of a failure metrics that are no numbers are left out: it is to be told, whatever the program has set.
+        """
         return Result(
             status=ResultStatus.TRAINED if error is None else ResultStatus.FAILED,
             data_version=self.data_version,
@@ -550,7 +560,7 @@ class Attempt:
 
     def _judge(self, error: BaseException | None) -> tuple[int, str | None]:
         if error is None or (isinstance(error, SystemExit) and not error.code):
-            if self._is_trained:
+            if self._trained is not None:
                 return ExitCode.TRAINED, None
             if self.should_stop():
                 return ExitCode.INTERRUPTED, str(self._interrupted())
@@ -566,17 +576,16 @@ class Attempt:
 
     def _leave(self, error: str | None, print_line: Callable[[str], object]) -> None:
         try:
-            leave_result(self.result(error=error), self.environ, print_line=print_line, say=self._say)
-        except Exception as odd:  # of whatever kind: the program may have set anything there
-            uid, steps = self.environment.pod_uid, (self.first_step, self.last_step, self.checkpoint_step)
-            first, last, checkpoint = (as_count(step) for step in steps)
+            result = self.result(error=error) if error is not None or self._trained is None else self._trained
+            leave_result(result, self.environ, print_line=print_line, say=self._say)
+        except Exception:  # of whatever kind: the program may have set anything there
             failed = Result(
                 status=ResultStatus.FAILED,
-                first_step=first,
-                last_step=last,
-                checkpoint_step=checkpoint,
-                pod_uid=uid,
-                error=error or summary_of(odd),
+                first_step=as_count(self.first_step),
+                last_step=as_count(self.last_step),
+                checkpoint_step=as_count(self.checkpoint_step),
+                pod_uid=self.environment.pod_uid,
+                error=error,
             )
             leave_result(failed, self.environ, print_line=print_line, say=self._say)
 
@@ -584,10 +593,11 @@ class Attempt:
         # The main thread hangs, and may hold any lock but the one that only the end takes.
         try:
             if self._ending.acquire(timeout=0.1) and self._code is None:
-                self._code = ExitCode.INTERRUPTED
                 self._say = lambda text: None
                 text = f"{self._interrupted()}; it hung until the end of the grace period"
-                self._leave(text, lambda line: _write_unless_full(1, f"\n{line}"))
+                is_trained = self._trained is not None
+                self._code = ExitCode.TRAINED if is_trained else ExitCode.INTERRUPTED
+                self._leave(None if is_trained else text, lambda line: _write_unless_full(1, f"\n{line}"))
         finally:
             os._exit(self._code if self._code is not None else ExitCode.INTERRUPTED)
 

@@ -80,7 +80,7 @@ class Checkpoint(Generic[_Content]):
     files: Mapping[str, _Content]
 
 
-def say(text: str) -> None:
+def print_warning(text: str) -> None:
     """Print a warning to standard error. A closed pipe fails no training."""
     with suppress(OSError, ValueError):
         sys.stderr.write(f"WARNING {text}\n")
@@ -103,7 +103,7 @@ class Checkpoints(Generic[_Content]):
         writer: str,
         fingerprint: str = "",
         keep: int = CHECKPOINTS_KEPT,
-        say: Callable[[str], object] = say,
+        say: Callable[[str], object] = print_warning,
     ) -> None:
         if keep < 1:
             raise ContractError(f"keep={keep}: at least 1 checkpoint has to stay for whoever resumes")
@@ -183,7 +183,7 @@ class Checkpoints(Generic[_Content]):
 
         What a function of the program raises is an error of the program, but for OSError.
 
-        :param files: contents by name; or, where the store is a directory, what writes files into a folder.
+        :param files: contents by name; or, where the store has `write_by` as a directory has, what writes files there.
         """
         folder = checkpoint_folder(self._writer, step)
         try:
@@ -224,8 +224,8 @@ class Checkpoints(Generic[_Content]):
             for name, content in files.items():
                 self._store.write(f"{folder}/{name}", content)
             digests = {name: content_sha256(content) for name, content in files.items()}
-        elif isinstance(self._store, DirectoryStore):
-            digests = self._store.write_by(folder, files)
+        elif (write_by := getattr(self._store, "write_by", None)) is not None:
+            digests = write_by(folder, files)
         else:
             raise ContractError(f"files={files!r}: {self._store.uri} is no directory: contents by name are expected")
         marker = Marker(step=step, fingerprint=self._fingerprint, files=digests)

@@ -355,3 +355,54 @@ with Attempt() as attempt:
     ended = programs.python(body).end()
     assert (ended.code, ended.result.first_step, ended.result.checkpoint_step) == (0, first, 6), ended.stderr
     assert programs.marker(1, 6).exists()
+
+
+def test_training_whose_last_step_is_in_the_checkpoint_has_only_its_result_left_to_tell(programs: Programs) -> None:
+    """A pod that is killed while it publishes: the last step always takes a checkpoint."""
+    body = """
+with Attempt() as attempt:
+    saved = attempt.resume()
+    weight = float(saved.files["weight"].read_text()) if saved else 0.0
+    for step in attempt.steps(total=4, checkpoint_every=2):
+        weight += 1
+        attempt.step_done(step, loss=4 - weight)
+        if attempt.checkpoint_due():
+            attempt.save({"weight": str(weight).encode()})
+    if not saved:
+        os.kill(os.getpid(), signal.SIGKILL)
+    attempt.trained(metrics={"loss": 4 - weight})
+"""
+    assert programs.python(body).process.wait() == -signal.SIGKILL
+    again = programs.python(body).end()
+    assert (again.code, again.result.first_step, again.result.last_step) == (0, 5, 4), again.stderr
+    assert dict(again.result.metrics) == {"loss": 0}
+
+
+def test_training_that_went_beyond_its_end_is_named_and_not_taken_for_trained(programs: Programs) -> None:
+    body = "with Attempt() as attempt:\n    attempt.resumed_from(400)\n"
+    ended = programs.python(body + "    list(attempt.steps(total=200))\n    attempt.trained()\n").end()
+    assert (ended.code, ended.result.status) == (ExitCode.BAD_CONFIGURATION, ResultStatus.FAILED)
+    assert (ended.result.error or "").startswith(
+        "total=200: the checkpoint that the training goes on from is of step 400"
+    )
+
+
+def test_training_that_is_trained_and_hangs_while_it_cleans_up_is_trained(programs: Programs) -> None:
+    body = """
+with Attempt() as attempt:
+    list(attempt.steps(total=3))
+    attempt.trained(metrics={'loss': 0.5})
+    attempt.device = object()
+    time.sleep(1e6)
+"""
+    running = programs.python(body, GPU_TRAINING_GRACE_SECONDS="1")
+    running.wait_for(lambda progress: progress.step >= 3)
+    running.process.send_signal(signal.SIGTERM)
+    ended = running.end()
+    assert (ended.code, ended.result.status, dict(ended.result.metrics)) == (0, ResultStatus.TRAINED, {"loss": 0.5})
+
+
+@pytest.mark.parametrize("odd", ["attempt.metrics = 7", "attempt.last_step = 'far'", "attempt.data_version = object()"])
+def test_whatever_the_program_has_set_its_failure_is_told(programs: Programs, odd: str) -> None:
+    ended = programs.python(f"with Attempt() as attempt:\n    {odd}\n    raise Failure('no luck')\n").end()
+    assert (ended.code, ended.result.status, ended.result.error) == (1, ResultStatus.FAILED, "no luck")
