@@ -71,16 +71,15 @@ _COMMUNICATION_TIMEOUT = re.compile(
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Give the exit code of an error that ends a training: its own `exit_code`, or what its text tells.
+    """Give the exit code of an error that ends a training: that of a :class:`Failure`, or what its text tells.
 
     Memory of the host that runs out (MemoryError, `std::bad_alloc` alone) is OTHER: more GPU memory would not cure it.
     """
     if isinstance(error, SystemExit):
         # Of the number eight bits are left, and 256 would be success.
         return error.code & 0xFF or ExitCode.OTHER if isinstance(error.code, int) else ExitCode.OTHER
-    own = getattr(error, "exit_code", None)
-    if isinstance(own, ExitCode):
-        return own
+    if isinstance(error, Failure):
+        return error.exit_code
     if isinstance(error, ContractError):
         return ExitCode.BAD_CONFIGURATION
     if _CUDA_OUT_OF_MEMORY.search(str(error)):
@@ -90,7 +89,7 @@ def exit_code_of(error: BaseException) -> int:
 
 def is_foreseen(error: BaseException) -> bool:
     """Tell whether an error says in its own words why the training ends, so that no trace is needed."""
-    return isinstance(error, ContractError) or isinstance(getattr(error, "exit_code", None), ExitCode)
+    return isinstance(error, (ContractError, Failure))
 
 
 def summary_of(error: BaseException) -> str:
