@@ -79,7 +79,7 @@ class ExitCode(IntEnum):
     NAN_LOSS = 83
     COMMUNICATION_TIMEOUT = 84
     INTERRUPTED = 85
-    """SIGTERM arrived; a last checkpoint was taken if time was left. Never 0: Kubernetes would call the Job Complete."""
+    """SIGTERM came; a last checkpoint was taken if time was left. Never 0: Kubernetes would call the Job Complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
