@@ -39,7 +39,9 @@ from sandbox.testing import wait_for
 
 pytestmark = pytest.mark.cluster
 
-SAY = f"echo '{RESULT_PREFIX}{RESULT[:-1]},\"pod_uid\":\"'$GPU_TRAINING_POD_UID'\"}}'"
+# As the library writes it: of whom it is, and of which data.
+OWN = '"pod_uid":"\'$GPU_TRAINING_POD_UID\'","data_version":"\'$DATA_VERSION\'"'
+SAY = f"echo '{RESULT_PREFIX}{RESULT[:-1]},{OWN}}}'"
 LEAVE = f"echo '{RESULT}' > /dev/termination-log"
 RESOURCES = {"limits": {"memory": "32Mi"}, "requests": {"memory": "32Mi"}}
 LARGE = (
