@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -19,6 +20,7 @@ from gpu_training.cluster.log_client import BUFFER_BYTES
 from gpu_training.cluster.log_reader import TAIL_LINES
 from gpu_training.cluster.log_streams import DEFAULT_STREAMS, LogStreams, streams_of_process
 from gpu_training.cluster.logs import LogFollower
+from gpu_training.core.errors import GpuTrainingError
 from gpu_training.core.log_lines import Batch, Position, text_of
 
 pytestmark = pytest.mark.unit
@@ -445,6 +447,9 @@ def test_who_waits_for_others_to_be_read_to_their_ends_is_not_quiet(server: Scri
     server.scripts = {"a": lines(3)}
 
     async def scene(cluster: Cluster) -> None:
+        # The first request imports a client, which takes seconds.
+        with suppress(GpuTrainingError):
+            await cluster.request("GET", "/version", doing="look", tries=1)
         ear, log, streams = Ear(), Log(), LogStreams(1, last_reads=1)
         follower = LogFollower(cluster, NAMESPACE, ear, log, streams=streams)
         async with streams.last_read():
