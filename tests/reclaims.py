@@ -5,11 +5,9 @@ A reclaim comes when the object store shows a checkpoint and the pod's own words
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -20,6 +18,7 @@ import pytest
 import yaml
 from tests.light_airflow import LightAirflow, Run
 from tests.object_store_service import ObjectStoreServer
+from tests.published_flights import publish_in, secret_of
 from tests.witness import Document, Voice, Witness
 
 from sandbox.cluster import Sandbox
@@ -27,7 +26,6 @@ from sandbox.faults.nodes import reclaim_node, restart_node
 from sandbox.processes import snapshot
 from sandbox.waiting import wait_for
 
-ROOT = Path(__file__).resolve().parent.parent
 BUCKET = "reclaimed-trainings"
 MODEL = "flight-delay"
 STEPS, EVERY = 200, 50
@@ -213,18 +211,7 @@ class Scene:
 @pytest.fixture(scope="session")
 def flights(object_store_server: ObjectStoreServer) -> dict[str, str]:
     """Publish a data version of the flights, and give the variables with which a pod reads it."""
-    object_store_server.client.create_bucket(Bucket=BUCKET)
-    variables = {
-        "AWS_ACCESS_KEY_ID": "test-access-key",
-        "AWS_SECRET_ACCESS_KEY": "test-secret-key",
-        "AWS_ENDPOINT_URL": object_store_server.url,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    python = ROOT / ".venv-trainer" / "bin" / "python"
-    arguments = ["--to", f"s3://{BUCKET}/versions", "--weeks", "1", "--first", "2013-03-04", "--rows-per-day", "20"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}/include:{ROOT}/plugins", **variables}
-    subprocess.run([python, "-m", "trainer.publish_flights", *arguments], env=environment, check=True)
-    return variables
+    return publish_in(object_store_server, BUCKET)
 
 
 def set_scene(
@@ -239,9 +226,7 @@ def set_scene(
     node_selector: Mapping[str, str],
 ) -> Scene:
     """Give the scene, with everything that the model's DAG connects to."""
-    secret = {key: base64.b64encode(value.encode()).decode() for key, value in flights.items()}
-    body = {"metadata": {"name": "flights-data-credentials"}, "data": secret}
-    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body)
+    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret_of(flights))
     airflow.connect_mlflow(tracking_uri)
     airflow.patch.setenv("AIRFLOW_CONN_FLIGHTS_DATA", store.connection)
     return Scene(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +13,21 @@ import yaml
 from tests.cluster.trainings import jobs_of
 from tests.light_airflow import LightAirflow, Run
 from tests.mlflow_service import MlflowServer, free_port
+from tests.published_flights import FIRST_DAY, publish
 
 from sandbox.agent.images import ImageStore
 from sandbox.cluster import Sandbox
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-NEWEST, OLDER = "2013-03-11", "2013-03-04"
+NEWEST, OLDER = "2013-03-11", FIRST_DAY
 
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a folder with two data versions of the flights."""
     folder = tmp_path_factory.mktemp("flights")
-    python = ROOT / ".venv-trainer" / "bin" / "python"
-    arguments = ["--to", f"file://{folder}", "--weeks", "2", "--first", OLDER, "--rows-per-day", "20"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}/include:{ROOT}/plugins"}
-    subprocess.run([python, "-m", "trainer.publish_flights", *arguments], env=environment, check=True)
+    publish(f"file://{folder}", weeks=2)
     return folder
 
 

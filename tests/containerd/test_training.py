@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 import yaml
 from tests.light_airflow import LightAirflow
 from tests.mlflow_service import MlflowServer
 from tests.object_store_service import ObjectStoreServer
+from tests.published_flights import publish_in, secret_of
 
 from sandbox.cluster import Sandbox
 from sandbox.containerd.store import Store
@@ -20,25 +16,13 @@ from sandbox.testing import CONTAINERS
 
 pytestmark = [pytest.mark.containerd, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).resolve().parents[2]
 BUCKET = "real-containers"
 
 
 @pytest.fixture
 def credentials(object_store_server: ObjectStoreServer) -> dict[str, str]:
     """Publish a data version, and give the variables with which a container reads it."""
-    object_store_server.client.create_bucket(Bucket=BUCKET)
-    variables = {
-        "AWS_ACCESS_KEY_ID": "test-access-key",
-        "AWS_SECRET_ACCESS_KEY": "test-secret-key",
-        "AWS_ENDPOINT_URL": object_store_server.url,
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    python = ROOT / ".venv-trainer" / "bin" / "python"
-    arguments = ["--to", f"s3://{BUCKET}/versions", "--weeks", "1", "--first", "2013-03-04", "--rows-per-day", "20"]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}/include:{ROOT}/plugins", **variables}
-    subprocess.run([python, "-m", "trainer.publish_flights", *arguments], env=environment, check=True)
-    return variables
+    return publish_in(object_store_server, BUCKET)
 
 
 def test_model_is_trained_in_a_real_container_and_registered(
@@ -50,9 +34,7 @@ def test_model_is_trained_in_a_real_container_and_registered(
     object_store_server: ObjectStoreServer,
     credentials: dict[str, str],
 ) -> None:
-    secret = {key: base64.b64encode(value.encode()).decode() for key, value in credentials.items()}
-    body = {"metadata": {"name": "flights-data-credentials"}, "data": secret}
-    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", body)
+    sandbox.api.request("POST", f"/api/v1/namespaces/{namespace}/secrets", secret_of(credentials))
     light_airflow.connect_mlflow(mlflow_server.uri)
     light_airflow.patch.setenv("AIRFLOW_CONN_FLIGHTS_DATA", object_store_server.connection)
     file = light_airflow.take_project() / "flight_delay.yaml"

@@ -39,19 +39,17 @@ class Hearing:
     it lives. What does not go beyond what was reported before is no progress (:mod:`gpu_training.core.progress_made`).
 
     :param rules: whose log patterns are looked for.
-    :param container: the one that trains: of the others nothing is taken.
     """
 
-    def __init__(self, rules: RuleTable, *, container: str = TRAINING_CONTAINER) -> None:
+    def __init__(self, rules: RuleTable) -> None:
         self._matcher = LogMatcher(rules)
-        self._container = container
         self._pods: dict[str, PodHeard] = {}
         self._shown: Shown | None = None
         self._progress_at: float | None = None
 
     def take(self, batch: Batch) -> Sequence[str]:
         """Take in news, and give the lines of it that are left for the task log: progress, bars and results are not."""
-        if batch.container != self._container:
+        if batch.container != TRAINING_CONTAINER:
             return batch.lines
         lines = batch.lines
         if lines:

@@ -37,10 +37,6 @@ class LogMatcher:
         ]
         self._ranks: dict[str, int] = {}
 
-    def feed(self, pod_name: str, line: str) -> None:
-        """Take in a line of the training container."""
-        self.feed_all(pod_name, [line])
-
     def feed_all(
         self,
         pod_name: str,

@@ -30,7 +30,7 @@ from gpu_training.core.orders import (
 from gpu_training.core.queue_time import waits_since
 from gpu_training.core.spending import spending
 from gpu_training.core.terms import Terms
-from gpu_training.core.verdict import LEFT, Category
+from gpu_training.core.verdict import LEFT, Category, Verdict
 from gpu_training.task_log import TaskLog
 from gpu_training.triggers.beginnings import Beginnings
 
@@ -105,8 +105,10 @@ class Bookkeeper:
             if record is None:
                 return None
             self.attempts, self.is_read = record.attempts, True
-            self._beginnings.tell(self._of_generation(record))
-            await self._act(record, observation, seen, now)
+            generation = self._of_generation(record)
+            self._beginnings.tell(generation)
+            begun_anew = self._beginnings.begun_anew(record.attempts, generation)
+            await self._act(record, observation, seen, now, begun_anew)
         except GpuTrainingError as error:
             self._quiet_until = monotonic() + _AGAIN_AFTER_S
             self._warn(error)
@@ -114,7 +116,7 @@ class Bookkeeper:
         held = sum(attempt.gpus for attempt in record.attempts if attempt.ended_at is None and attempt.started_at)
         # With nothing left the Job was told to end: it has its grace period, or longer on a node that is cut off.
         left = seconds_left(record, record.allowance, held, now) or _AGAIN_AFTER_S
-        left = min(left, self._beginnings.look_again(self._of_generation(record), now) or left)
+        left = min(left, self._beginnings.look_again(generation, now) or left)
         return min(left, SEEN_EVERY_S) if is_idle(record, seen) else left
 
     async def settle(self, observation: Observation, outcome: Outcome, now: float) -> Settled:
@@ -208,14 +210,21 @@ class Bookkeeper:
 
         return await self._store.change(write, now=now)
 
-    async def _act(self, record: LedgerJob, observation: Observation, seen: JobObservation, now: float) -> None:
+    async def _act(
+        self,
+        record: LedgerJob,
+        observation: Observation,
+        seen: JobObservation,
+        now: float,
+        begun_anew: Verdict | None,
+    ) -> None:
         order = due(
             record,
             seen,
             now,
             logs_are_read=self._logs_are_read(record),
             attempts_left=self._attempts_left(record, now),
-            begun_anew=self._beginnings.begun_anew(record.attempts, self._of_generation(record)),
+            begun_anew=begun_anew,
         )
         if ended_because(seen) is not None and seen.suspended and not seen.ended and not seen.deleting:
             # No deadline runs in a suspended Job: it would wait on, and be ended once its queue lets it begin.

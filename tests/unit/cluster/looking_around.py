@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 from tests.unit.cluster import surrounding_documents as around
 from tests.unit.cluster.watched_api import WatchedApi
+from tests.unit.patience import DEADLINE_S, until
 
 from gpu_training.cluster.lookout import Lookout
-
-DEADLINE_S = 20.0
 
 
 class Looker:
@@ -58,13 +56,6 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
             await scene
 
     asyncio.run(within_time())
-
-
-async def until(holds: Callable[[], object], what: str, limit: float = DEADLINE_S) -> None:
-    deadline = monotonic() + limit
-    while not holds():
-        assert monotonic() < deadline, f"in vain for {limit} s: {what}"
-        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

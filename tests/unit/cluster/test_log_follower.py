@@ -7,12 +7,12 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import pytest
 from tests.unit.cluster.log_scripts import Script, ScriptedLogs, Write
 from tests.unit.core.kubernetes_documents import NAMESPACE, container, pod, running, terminated
+from tests.unit.patience import DEADLINE_S, until
 from tests.unit.triggers.one_job import Log
 
 from gpu_training.cluster.connection import Cluster
@@ -25,7 +25,6 @@ from gpu_training.core.log_lines import Batch, Position, text_of
 
 pytestmark = pytest.mark.unit
 
-DEADLINE_S = 20.0
 BEGIN = 1_796_065_200
 Scene = Callable[[Cluster], Awaitable[None]]
 
@@ -35,13 +34,6 @@ def server(tmp_path: Path) -> Iterator[ScriptedLogs]:
     server = ScriptedLogs(tmp_path)
     yield server
     server.stop()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    deadline = monotonic() + DEADLINE_S
-    while not holds():
-        assert monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 def play(server: ScriptedLogs, scene: Scene) -> None:

@@ -10,6 +10,7 @@ from time import monotonic, time
 import pytest
 from tests.unit.cluster.log_server import LogServer
 from tests.unit.core.kubernetes_documents import NAMESPACE, container, pod, running, terminated
+from tests.unit.patience import DEADLINE_S, until
 from tests.unit.triggers.one_job import Log
 
 from gpu_training.cluster import log_reader
@@ -21,7 +22,6 @@ from gpu_training.core.log_lines import Batch, Position, text_of
 pytestmark = pytest.mark.unit
 
 PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":%d,"total":10}'
-DEADLINE_S = 20.0
 POD = pod("Running", container(running()), name="a", scheduled=1)
 ENDED = pod("Failed", container(terminated(1)), name="a", scheduled=1)
 
@@ -40,13 +40,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogServe
     server = LogServer(tmp_path)
     yield server
     server.stop()
-
-
-async def until(holds: Callable[[], object]) -> None:
-    deadline = monotonic() + DEADLINE_S
-    while not holds():
-        assert monotonic() < deadline
-        await asyncio.sleep(0.01)
 
 
 def follow(

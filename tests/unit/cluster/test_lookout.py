@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from tests.unit.cluster import surrounding_documents as around
-from tests.unit.cluster.looking_around import Looker, add_kueue, furnished_api, opened, play, until
+from tests.unit.cluster.looking_around import Looker, add_kueue, furnished_api, opened, play
 from tests.unit.cluster.watched_api import WatchedApi
+from tests.unit.patience import until
 
 from gpu_training.cluster.lookout import Lookout
 from gpu_training.core.surroundings import Autoscaler

@@ -11,8 +11,9 @@ from time import monotonic
 
 import pytest
 from tests.unit.cluster import surrounding_documents as around
-from tests.unit.cluster.looking_around import DEADLINE_S, add_kueue, furnished_api, play, until
+from tests.unit.cluster.looking_around import add_kueue, furnished_api, play
 from tests.unit.cluster.watched_api import Document, WatchedApi
+from tests.unit.patience import DEADLINE_S, until
 
 from gpu_training.cluster.reflector import Pace, Reflector
 from gpu_training.cluster.subscription import Subscription

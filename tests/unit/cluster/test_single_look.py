@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.unit.cluster import surrounding_documents as around
-from tests.unit.cluster.looking_around import add_kueue, furnished_api, opened, play, until
+from tests.unit.cluster.looking_around import add_kueue, furnished_api, opened, play
 from tests.unit.cluster.watched_api import Document, WatchedApi
+from tests.unit.patience import until
 
 from gpu_training.cluster.connection import Cluster
 from gpu_training.cluster.single_look import look_once

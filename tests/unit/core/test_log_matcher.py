@@ -26,7 +26,7 @@ PROGRESS = 'GPU_TRAINING_PROGRESS {"v":1,"step":5,"total":10}'
 def found(*lines: str) -> str | None:
     matcher = LogMatcher(built_in_rules())
     for line in lines:
-        matcher.feed("p", line)
+        matcher.feed_all("p", [line])
     return matcher.findings.get("p")
 
 
@@ -70,7 +70,7 @@ def test_a_line_of_source_that_would_print_progress_is_none() -> None:
 def test_each_pod_has_its_own_finding() -> None:
     matcher = LogMatcher(built_in_rules())
     for pod, line in [("a", OOM), ("b", "fine"), ("c", XID), ("a", "more"), ("b", PROGRESS)]:
-        matcher.feed(pod, line)
+        matcher.feed_all(pod, [line])
     assert matcher.findings == {"a": "cuda-out-of-memory", "c": "gpu-hardware"}
 
 
@@ -83,7 +83,7 @@ def test_findings_of_many_pods_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(log_matcher, "MOST_PODS", 3)
     matcher = LogMatcher(built_in_rules())
     for n in range(10):
-        matcher.feed(f"p-{n}", OOM)
+        matcher.feed_all(f"p-{n}", [OOM])
     assert list(matcher.findings) == ["p-7", "p-8", "p-9"]
 
 
@@ -118,7 +118,7 @@ def test_many_lines_at_once_tell_what_they_tell_one_by_one(lines: list[tuple[str
                 ranks[pod] = min(rank, ranks.get(pod, rank))
     one_by_one, at_once = LogMatcher(built_in_rules()), LogMatcher(built_in_rules())
     for pod, line in lines:
-        one_by_one.feed(pod, line)
+        one_by_one.feed_all(pod, [line])
     for pod, group in groupby(lines, key=lambda each: each[0]):
         texts = [line for _, line in group]
         if stamped:
@@ -140,8 +140,8 @@ def test_a_stamp_takes_no_room_of_the_beginning_of_a_line_that_is_looked_at() ->
 
 def test_what_another_found_is_kept_beside_what_is_found() -> None:
     matcher = LogMatcher(built_in_rules())
-    matcher.feed("a", OOM)
-    matcher.feed("b", XID)
+    matcher.feed_all("a", [OOM])
+    matcher.feed_all("b", [XID])
     matcher.recall({"a": "gpu-hardware", "b": "cuda-out-of-memory", "c": "communication-timeout", "d": "no-rule"})
     assert matcher.findings == {"a": "gpu-hardware", "b": "gpu-hardware", "c": "communication-timeout"}
 
@@ -149,7 +149,7 @@ def test_what_another_found_is_kept_beside_what_is_found() -> None:
 def test_what_was_found_is_no_window_into_the_matcher() -> None:
     matcher = LogMatcher(built_in_rules())
     before = matcher.findings
-    matcher.feed("p", OOM)
+    matcher.feed_all("p", [OOM])
     assert before == {}
 
 

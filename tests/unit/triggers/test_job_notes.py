@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from tests.unit.cluster.object_server import ObjectApi
 from tests.unit.core.kubernetes_documents import NAMESPACE, container, job, pod, running
 from tests.unit.core.log_stamps import stamped
+from tests.unit.patience import until
 from tests.unit.triggers.one_job import JOB, REFERENCE, Log
 
 from gpu_training.cluster.connection import Cluster
@@ -101,13 +102,6 @@ class Scene:
     @property
     def annotations(self) -> dict[str, Any]:
         return dict(self.api.objects[JOB]["metadata"]["annotations"])
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while True:
-        if holds():
-            return
-        await asyncio.sleep(0.01)
 
 
 def play(api: ObjectApi, act: Any) -> None:

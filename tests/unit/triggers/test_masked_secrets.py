@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from airflow.sdk import Connection
 from airflow.sdk.log import redact
+from tests.unit.patience import until
 from tests.unit.triggers.one_job import Log
 
 from gpu_training.triggers import masked_secrets as masked_secrets_module
@@ -73,14 +74,6 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowBackend]:
     monkeypatch.setattr(masked_secrets_module, "_WITHIN_S", 0.05)
     yield backend
     backend.answers.set()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            if holds():
-                return
-            await asyncio.sleep(0.01)
 
 
 def test_a_backend_that_hangs_is_asked_once_however_many_trainings_begin(backend: SlowBackend) -> None:
